@@ -379,24 +379,29 @@ def _files_of(functions: Iterable[object]) -> set[str]:
     Raises:
         ValueError: one is not a plain function, or its file has other code than this process.
     """
-    files: set[str] = set()
+    files, own = set[str](), set[str]()
     seen: set[int] = set()
     left: list[Any] = list(functions)
-    while left:
+    while left:  # over two thousand at the first look-up of a process
         function = left.pop()
-        if id(function) in seen or not callable(function) or isinstance(function, type):
+        if id(function) in seen:
             continue
-        seen.add(id(function))
         if type(function) is FunctionType:
             file = function.__code__.co_filename
-            if not _is_torchs(file) and not is_standard_library(file):
-                if _parts_of(function.__code__) not in _codes_of(file, *_state(file)):
+            if file not in own:
+                if _is_torchs(file) or is_standard_library(file):
+                    own.add(file)
+                elif _parts_of(function.__code__) in _codes_of(file, *_state(file)):
+                    files.add(file)
+                else:
                     raise ValueError(f"{file} was changed after it was imported")
-                files.add(file)
-            left += gc.get_referents(*function.__closure__ or ())  # what the cells contain
-            left.append(getattr(function, "__wrapped__", None))
-        elif not _is_of_library(function):
+            if function.__closure__:
+                left += gc.get_referents(*function.__closure__)  # what the cells contain
+            if function.__dict__:
+                left.append(function.__dict__.get("__wrapped__"))
+        elif callable(function) and not isinstance(function, type) and not _is_of_library(function):
             raise ValueError(f"{function!r} is not a plain function")
+        seen.add(id(function))
     return files
 
 
