@@ -262,3 +262,20 @@ def test_an_onnx_file_is_not_kept(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"not parsed")
     with pytest.raises(SettingsError, match="is not a torch program: keep the file itself"):
         building.build(tmp_path / "model.onnx", cache=tmp_path / "cache", keep_program=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_zeros_in_place_of_weights_take_no_memory() -> None:
+    """Not when they are read either, as a program is saved with them; they can be written to."""
+    weight = torch.empty(1 << 26)  # 256 MiB, which are not touched
+    before_kb = _memory_kb()
+    zeros = kept.zeros_with_layouts(kept.layouts_of({"weight": weight, "first": weight[:4]}))
+    assert zeros["weight"].sum() == 0
+    assert _memory_kb() - before_kb < 1 << 17
+    zeros["first"][0] = 1.0
+    assert zeros["weight"][0] == 1
+
+
+def _memory_kb() -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("RssAnon:", "RssShmem:")))

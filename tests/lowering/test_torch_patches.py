@@ -10,6 +10,7 @@ from torch import nn
 from torch._export import utils
 from torch._ops import OperatorBase
 
+from trtcache.lowering import patch_attributes
 from trtcache.lowering.torch_patches import quick_overrides
 
 if TYPE_CHECKING:
@@ -96,3 +97,26 @@ def test_kernels_are_registered_as_by_torch() -> None:
         target.py_kernels.clear()
         target.py_kernels.update(saved)
         target._dispatch_cache.clear()
+
+
+class Patched:
+    """Has an attribute of its class, and cannot have one."""
+
+    shown = 1
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "refused":
+            raise ValueError(name)
+        super().__setattr__(name, value)
+
+
+def test_patches_are_undone_also_if_one_is_refused() -> None:
+    """Own attributes are as before, inherited ones are inherited again, and the error is that of the attribute."""
+    patched = Patched()
+    patched.own = 2  # type: ignore[attr-defined]  # an attribute of the object alone
+    with pytest.raises(ValueError, match="refused"), patch_attributes(patched, own=3, shown=4, refused=5):
+        raise AssertionError
+    assert vars(patched) == {"own": 2}
+    with patch_attributes(patched, own=3, shown=4):
+        assert (vars(patched), Patched.shown) == ({"own": 3, "shown": 4}, 1)
+    assert vars(patched) == {"own": 2}

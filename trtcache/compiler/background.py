@@ -222,8 +222,9 @@ class BackgroundBuild:
         file = source.path
         backend = source.find_backend(options)
         layouts = None
+        program = source.program()
         try:
-            sent, structures = without_classes(source.program())
+            sent, structures = without_classes(program)
         except CanonicalizationError as error:  # a class of its arguments or results has no stable description
             raise WorkerError(str(error)) from error
         if file is None or structures:  # the worker cannot read a file with classes that it lacks

@@ -359,7 +359,10 @@ def zeros_with_layouts(layouts: list[dict[str, Any]]) -> dict[str, torch.Tensor]
     for layout in layouts:
         place, size_bytes = layout["storage"], layout["bytes"]
         if place not in storages:
-            memory = torch.frombuffer(mmap.mmap(-1, size_bytes), dtype=torch.uint8) if size_bytes else torch.empty(0)
+            # Private pages: a shared mapping takes memory as soon as it is read, as by ``torch.export.save``.
+            flags, memory = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, torch.empty(0)
+            if size_bytes:
+                memory = torch.frombuffer(mmap.mmap(-1, size_bytes, flags=flags), dtype=torch.uint8)
             storages[place] = memory.untyped_storage()
         zeros = torch.empty(0, dtype=getattr(torch, layout["dtype"])).set_(
             storages[place], layout["offset"], layout["shape"], layout["stride"]

@@ -52,7 +52,8 @@ def export_lock(*, imports_dynamo: bool = True) -> Iterator[None]:
 @contextmanager
 def patch_attributes(owner: Any, /, **values: Any) -> Iterator[None]:
     """Replace attributes of a module, a class or an object in the block, in every thread."""
-    before = {name: value for name, value in vars(owner).items() if name in values}
+    own = vars(owner)
+    before = {name: own[name] for name in values if name in own}  # other threads may add names meanwhile
     try:
         for name, value in values.items():
             setattr(owner, name, value)
@@ -61,7 +62,7 @@ def patch_attributes(owner: Any, /, **values: Any) -> Iterator[None]:
         for name in values:
             if name in before:
                 setattr(owner, name, before[name])
-            else:  # its class has one
+            elif name in vars(owner):  # else it could not be set; its class has one
                 delattr(owner, name)
 
 

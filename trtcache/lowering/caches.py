@@ -134,8 +134,8 @@ class Caches(RecordedObjects):
         if kind is types.FunctionType:
             return self._add_function(value), id(value)
         if issubclass(kind, functools._lru_cache_wrapper):
-            self._cached.append((value, _values(value), dict(_table(value) or {})))
-            return (), unit
+            self._cached.append((value, _values(value), dict(_results(value) or {})))
+            return (), id(value)
         if issubclass(kind, torch.Tensor):
             self._add_tensor(value)
         return ((), unit) if issubclass(kind, (torch.Tensor, types.ModuleType)) else super().add(value, unit)
@@ -298,11 +298,8 @@ def _files_of(values: Iterable[Any], package: str) -> dict[Any, dict[str, Any] |
 
 def _results(function: Any) -> dict[Any, Any] | None:
     """Return the dict in which an ``lru_cache`` without a limit has its results; None if there is a limit."""
-    return None if function.cache_info().maxsize is not None else _table(function)
-
-
-def _table(function: Any) -> dict[Any, Any] | None:
-    """Return the dict of an ``lru_cache``, which has its results, or leads to them if there is a limit."""
+    if function.cache_info().maxsize is not None:
+        return None
     attributes = function.__dict__
     tables = [one for one in gc.get_referents(function) if type(one) is dict and one is not attributes]
     return tables[0] if len(tables) == 1 else None
