@@ -244,9 +244,8 @@ class RecordedObjects:
         self.has_drawn = False
         self._started_alone = is_alone()
         self._arrays: list[tuple[Any, Any]] = []
-        self._empty: list[
-            tuple[dict[str, Any], str | types.FunctionType, int]
-        ] = []  # dicts of names: there are many, which stay empty
+        # Dicts of names: there are many, which stay empty.
+        self._empty: list[tuple[dict[str, Any], str | types.FunctionType, int]] = []
 
     @functools.cached_property
     def was_alone(self) -> bool:

@@ -7,6 +7,7 @@ those of an export only for code whose operations were compared with one. Code t
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator
@@ -223,8 +224,7 @@ def _profile(code: ExecutedCode) -> Iterator[None]:
         python.getprofile = get
         for entry in profiler.getstats():
             code.add(entry.code)
-            for called in entry.calls or ():
-                code.add_calls(entry.code, (called.code,))
+            code.add_calls(entry.code, map(operator.attrgetter("code"), entry.calls or ()))
 
 
 def digest(code: CodeType) -> str:

@@ -72,7 +72,7 @@ class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
         if func is DEVICE_QUERY:  # half of the calls
             return args[0].fake_device
         operator = operator_of(func)
-        if operator.is_profiling or is_untraced(func, args):
+        if is_untraced(func, args):
             return call_untraced(func, args, kwargs or {})
         if threading.get_ident() != self._thread and not self._follower.difference:
             self._follower.difference = "forward calls operators in another thread, which an export does not see"
