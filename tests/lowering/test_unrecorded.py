@@ -11,6 +11,8 @@ from torch import nn
 
 from trtcache.errors import ExportError
 from trtcache.lowering.capture import export
+from trtcache.lowering.unguarded_sizes import Decisions
+from trtcache.lowering.unrecorded import reject_unrecorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,6 +108,12 @@ def test_assigned_data_is_refused(function: Callable[[nn.Module, torch.Tensor], 
     """The program would have the old values."""
     with pytest.raises(ExportError, match="forward assigns data of a tensor"):
         export(Called(function), (X,), {}, None)
+
+
+def test_a_torch_that_exports_in_another_way_is_refused() -> None:
+    """Its forward would be watched by nothing."""
+    with pytest.raises(ExportError, match="does not know how torch"), reject_unrecorded("M", Decisions()):
+        pass
 
 
 def test_errors_that_are_not_torchs_may_be_caught() -> None:

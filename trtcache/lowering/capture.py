@@ -128,7 +128,7 @@ def _trace(
             _preserved_hooks(),
             record_decisions() as decisions,
             record_assignments(model) as assigned,
-            reject_unrecorded(label),
+            reject_unrecorded(label, decisions),
         ):
             program: ExportedProgram = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
     except ExportError:

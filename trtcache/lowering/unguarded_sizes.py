@@ -33,7 +33,7 @@ import logging
 import operator
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -91,6 +91,7 @@ _ARITHMETIC: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
 _REFLECTED = {"__rfloordiv__": "__floordiv__", "__rmod__": "__mod__", "__rtruediv__": "__truediv__"}
 _NUMBERS: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 _DIVISIONS = frozenset({"__floordiv__", "__mod__", "__truediv__"})
+_IS_CONTIGUOUS, _CONTIGUOUS = torch.Tensor.is_contiguous, torch.Tensor.contiguous
 _TRIED = (0, 1, 2, 3, 7)
 _MOST_TRIED = 256
 
@@ -102,6 +103,7 @@ class Decisions:
         """Start empty; ``counts`` returns whether to record decisions of the calling code."""
         self.conditions: dict[Any, None] = {}
         self._counts = counts or (lambda: _asking_code() != "__torch_dispatch__")
+        self._keeps = counts is None
         # torch computes strides outside of the model
         self._counts_terms = counts or (lambda: _asking_code() == "forward")
 
@@ -131,7 +133,20 @@ class Decisions:
         if getattr(getattr(condition, "node", None), _ATTRIBUTE, None) is not None:
             self.record(condition.node, _term(result) == _term(chosen))
 
-    def record_not_contiguous(self, tensor: torch.Tensor, memory_format: torch.memory_format) -> None:
+    def record_layout(self, func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> Any:
+        """Record an ``is_contiguous`` that returned False to Python code, and return the result of each function.
+
+        Unless decisions of chosen code are recorded, a ``contiguous`` that returned its input returns another tensor:
+        torch would record nothing for it, so ``trial_runs.py`` could not run it with other layouts.
+        """
+        if func is _IS_CONTIGUOUS and result is False and args[0].layout == torch.strided:
+            self._record_not_contiguous(args[0], kwargs.get("memory_format", torch.contiguous_format))
+        if self._keeps and func is _CONTIGUOUS and result is args[0] and result.layout == torch.strided:
+            # torch's tracer would take one tensor for the other.
+            return aten.contiguous.default(aten.alias.default(result), **kwargs)
+        return result
+
+    def _record_not_contiguous(self, tensor: torch.Tensor, memory_format: torch.memory_format) -> None:
         """Record that a tensor is not contiguous: a size is not 1 and its stride is not the contiguous one."""
         order = _FORMATS.get((memory_format, tensor.dim()), range(tensor.dim() - 1, -1, -1))
         differing, inner = [], sympy.S.One
@@ -215,31 +230,24 @@ def _asking_code() -> str:
     return ""
 
 
-class _Layouts(TorchFunctionMode):
-    """Record each tensor whose ``is_contiguous`` returned False to Python code, and ``contiguous`` without effect.
+class LayoutMode(TorchFunctionMode):
+    """Record decisions on layouts where the caller enters this mode."""
 
-    For one that returns its input torch records nothing, so ``trial_runs.py`` could not run it with other layouts.
-    """
-
-    def __init__(self, decisions: Decisions, *, keeps: bool) -> None:
+    def __init__(self, decisions: Decisions) -> None:
         super().__init__()
-        self._decisions, self._keeps = decisions, keeps
+        self._decisions = decisions
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        if func is torch.Tensor.is_contiguous and result is False and args[0].layout == torch.strided:
-            memory_format = kwargs.get("memory_format", torch.contiguous_format)
-            self._decisions.record_not_contiguous(args[0], memory_format)
-        if self._keeps and func is torch.Tensor.contiguous and result is args[0] and result.layout == torch.strided:
-            # The result must be another tensor: torch's tracer would take one for the other.
-            return aten.contiguous.default(aten.alias.default(result), **kwargs)
-        return result
+        return self._decisions.record_layout(func, args, kwargs, func(*args, **kwargs))
 
 
 @contextmanager
 def record_decisions(counts: Callable[[], bool] | None = None) -> Iterator[Decisions]:
-    """Record branches on sizes in Python code in the block; without ``counts``, keep each ``contiguous`` in the graph.
+    """Record branches on sizes in Python code in the block.
+
+    Those on layouts are seen by a mode for functions of torch that the caller enters, ``LayoutMode`` or one that calls
+    ``record_layout``.
 
     Methods of torch's classes are replaced meanwhile, for all threads: a ``torch.export`` of the caller in another
     thread is recorded as well, which can only add conditions.
@@ -273,7 +281,6 @@ def record_decisions(counts: Callable[[], bool] | None = None) -> Iterator[Decis
             uninteresting_files=functools.cache(lambda: {*uninteresting(), __file__, logging.__file__}),
         ),
         ExitStack() as texts,
-        _Layouts(decisions, keeps=counts is None),
     ):
         for kind in _NUMBERS if counts is None else ():
             texts.enter_context(patch_attributes(kind, __repr__=_text(kind.__repr__)))

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.export import _trace as torch_trace
 from torch.export.graph_signature import InputKind
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.overrides import TorchFunctionMode
@@ -29,6 +31,8 @@ from trtcache.lowering.symbols import sizes_differ
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+    from trtcache.lowering.unguarded_sizes import Decisions
 
 
 _REGISTERED = {InputKind.PARAMETER: "parameter", InputKind.BUFFER: "buffer"}
@@ -122,12 +126,15 @@ def _is_returned(program: ExportedProgram, weight: fx.Node | None) -> bool:
     return False
 
 
-_DATA: Any = torch.Tensor.data
+_SET_DATA: Any = torch.Tensor.data.__set__  # type: ignore[attr-defined]  # a property, in torch's types a tensor
 
 
 @contextmanager
-def reject_unrecorded(label: str) -> Iterator[None]:
+def reject_unrecorded(label: str, decisions: Decisions) -> Iterator[None]:
     """Reject a model whose ``forward`` does in the block what ``torch.export`` does not record.
+
+    A mode for functions of torch is entered where ``torch.export`` enters its own, and records decisions on layouts as
+    well. (In the whole block it would also see those that torch calls to make the weights fake, as many again.)
 
     An operator that another thread calls is lost. An error of torch's that ``forward`` catches may be one of the export
     alone, in which tensors have no values: the program would have the branch for errors. What is assigned to ``data``
@@ -136,9 +143,19 @@ def reject_unrecorded(label: str) -> Iterator[None]:
     Raises:
         ExportError: it does.
     """
-    calls = _Calls()
-    with _watch_threads() as elsewhere, calls:
+    calls, owner = _Calls(decisions), threading.get_ident()
+
+    @contextmanager
+    def enter() -> Iterator[None]:
+        is_own = threading.get_ident() == owner  # the caller may export another model in another thread
+        calls.is_entered |= is_own
+        with calls if is_own else nullcontext(), _NonStrictTorchFunctionHandler():
+            yield
+
+    with _watch_threads() as elsewhere, patch_attributes(torch_trace, _NonStrictTorchFunctionHandler=enter):
         yield
+    if not calls.is_entered:
+        raise ExportError(label, f"trtcache does not know how torch {torch.__version__} exports; use an older torch")
     if elsewhere:
         why = "which torch.export does not see; call it in the thread of forward"
         raise ExportError(label, f"forward calls {elsewhere[0]} in another thread, {why}")
@@ -153,19 +170,22 @@ def reject_unrecorded(label: str) -> Iterator[None]:
 class _Calls(TorchFunctionMode):
     """Note errors of functions of torch, and assignments of ``data``."""
 
-    def __init__(self) -> None:
+    def __init__(self, decisions: Decisions) -> None:
         super().__init__()
-        self.sets_data = False
+        self._decisions = decisions
+        self.is_entered = self.sets_data = False
         self._errors: list[tuple[str, BaseException]] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func == _DATA.__set__:
+        kwargs = kwargs or {}
+        if func == _SET_DATA:
             self.sets_data = True
         try:
-            return func(*args, **(kwargs or {}))
+            result = func(*args, **kwargs)
         except Exception as error:
             self._errors.append((getattr(func, "__name__", repr(func)), error))
             raise
+        return self._decisions.record_layout(func, args, kwargs, result)
 
     def first_caught(self) -> str:
         """Return the name of the first function whose error was caught by code that is not torch's, and the error."""

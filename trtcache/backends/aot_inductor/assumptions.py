@@ -21,7 +21,7 @@ from trtcache.errors import BuildError, ExportError
 from trtcache.lowering import patch_attributes
 from trtcache.lowering.arguments import whole_ranges
 from trtcache.lowering.rewriting import shape_environment
-from trtcache.lowering.unguarded_sizes import record_decisions, trials
+from trtcache.lowering.unguarded_sizes import LayoutMode, record_decisions, trials
 
 if TYPE_CHECKING:
     from trtcache.lowering import LoweredProgram
@@ -97,7 +97,7 @@ def record_assumptions(program: LoweredProgram) -> Iterator[SizeGuards]:
     whole = whole_ranges() if is_whole else nullcontext()
     with _preserve_environment(environment), _without_layout_guards(environment), whole:
         count = len(environment.guards)
-        with record_decisions(_is_deciding) as recorded:
+        with record_decisions(_is_deciding) as recorded, LayoutMode(recorded):
             yield result
         small = filter(_fails_for_small_sizes, recorded.conditions)
         result.guards = (*(guard.expr for guard in environment.guards[count:]), *small)

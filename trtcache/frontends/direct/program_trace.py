@@ -38,7 +38,7 @@ from trtcache.frontends.direct.trace import FakeInputs, KnownResults, Recorder, 
 from trtcache.lowering.arguments import whole_ranges
 from trtcache.lowering.capture import example_arguments
 from trtcache.lowering.model_state import quiet
-from trtcache.lowering.unguarded_sizes import record_decisions
+from trtcache.lowering.unguarded_sizes import LayoutMode, record_decisions
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -73,7 +73,7 @@ def record_symbolic(
     with quiet(), whole_ranges() if is_whole else nullcontext(), record_decisions() as decisions:
         mode, (fake_args, fake_kwargs) = symbolic_inputs(model, args, kwargs, shapes)
         handler, builtins = _NonStrictTorchFunctionHandler(), _override_builtin_ops()
-        contexts = handler, builtins, enable_python_dispatcher(), Recorder(writer)
+        contexts = LayoutMode(decisions), handler, builtins, enable_python_dispatcher(), Recorder(writer)
         out_spec = run(model, fake_args, fake_kwargs, writer, mode, *contexts)
         sizes = _guards(mode.shape_env)
     for condition in (*_conditions_of(mode.shape_env), *decisions.conditions):
