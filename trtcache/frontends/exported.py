@@ -18,25 +18,16 @@ from trtcache.frontends.direct import UNKNOWN_TORCH
 from trtcache.frontends.source import CompileOptions, Source, Specs
 from trtcache.lowering import TORCH_LOCK, export_lock
 from trtcache.lowering.arguments import automatic_sizes, children, reasons_for_fixed_sizes
-from trtcache.lowering.operators import (
-    all_nodes,
-    identify_operators,
-    is_foreign,
-    operator_names,
-    refuse_replaced_kernels,
-)
+from trtcache.lowering.operators import called_operators, refuse_replaced_kernels
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from trtcache.cache import Cache
-    from trtcache.digests import Digest, Json
+    from trtcache.digests import Digest
     from trtcache.frontends.direct.manifest import Manifest
     from trtcache.frontends.direct.mode import DirectMode
-    from trtcache.frontends.request import Request
-    from trtcache.keys.key import KeyAlias
     from trtcache.runtime import Report
-    from trtcache.settings import Settings
 
 
 class ExportedSource(Source):
@@ -137,18 +128,6 @@ class ExportedSource(Source):
     def program(self) -> ExportedProgram:
         """Return the program."""
         return self._program
-
-    def custom_operators(self, settings: Settings) -> Mapping[str, Json]:
-        """Return what identifies the custom operators of the program."""
-        return identify_operators(called_operators(self._program), settings.operator_versions)
-
-    def check_alias(self, alias: KeyAlias, request: Request) -> None:
-        """Check that an alias would lead to the lowered program.
-
-        Raises:
-            ValueError: it would not; the message says why.
-        """
-        check_program_alias(self, self._program, alias, request)
 
 
 def signature_of(program: ExportedProgram) -> inspect.Signature | None:
@@ -371,34 +350,3 @@ def device_type_of_program(program: ExportedProgram) -> str:
     from trtcache.keys.program_digest import devices
 
     return "cuda" if any(device.type == "cuda" for device in devices(program)) else "cpu"
-
-
-def called_operators(program: ExportedProgram) -> list[torch._ops.OpOverload]:
-    """Return the operators that an exported program calls."""
-    targets = {node.target for node in all_nodes(program.graph_module)}
-    return [target for target in targets if isinstance(target, torch._ops.OpOverload)]
-
-
-def check_program_alias(source: Source, program: ExportedProgram, alias: KeyAlias, request: Request) -> None:
-    """Check that an alias of an exported program would lead to the lowered program.
-
-    Raises:
-        ValueError: it would not; the message says why.
-    """
-    from trtcache.lowering.interface import Content
-
-    if request.program.device != source.device:
-        raise ValueError(f"it runs on {request.program.device}, and its weights are on {source.device}")
-    # An operator that code of this process decomposes leaves no trace in the lowered graph.
-    known = {*request.settings.operator_versions, *operator_names(alias.operators)}
-    operators = called_operators(program)
-    if foreign := sorted({str(target._schema.name) for target in operators if is_foreign(target, known)}):
-        raise ValueError(f"it does not cover what its operators {', '.join(foreign)} compute")
-    parts = alias.key.parts
-    if alias.content_digest is None and "frozen" in parts:
-        raise ValueError("an engine has embedded weights, whose values an alias does not compare")
-    # The weight has to be the one that was lowered: the same object, or in a file one of the same bytes.
-    for name, tensor in source.weights([name for names in alias.names for name in names]).items():
-        lowered = request.program.state[name]
-        if tensor is not lowered and (source.content_digest is None or Content.of(tensor) != Content.of(lowered)):
-            raise ValueError(f"weight {name} is read with other values than torch reads")

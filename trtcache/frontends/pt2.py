@@ -22,18 +22,14 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from trtcache.config.paths import StatFingerprint
-from trtcache.digests import Digest, Json
+from trtcache.digests import Digest
 from trtcache.errors import ModelFileError
-from trtcache.frontends.exported import (
-    called_operators,
-    check_program_alias,
-    device_type_of_program,
-)
+from trtcache.frontends.exported import device_type_of_program
 from trtcache.frontends.source import Source
 from trtcache.frontends.weight_files import (
     Hashing,
@@ -42,14 +38,9 @@ from trtcache.frontends.weight_files import (
 )
 from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.device_guard import keep_device_guard
-from trtcache.lowering.operators import identify_operators, refuse_replaced_kernels
+from trtcache.lowering.operators import refuse_replaced_kernels
 from trtcache.weights import files as archives
 from trtcache.weights.files import KNOWN_VERSION, TensorRecord, parse_device
-
-if TYPE_CHECKING:
-    from trtcache.frontends.request import Request
-    from trtcache.keys.key import KeyAlias
-    from trtcache.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +78,6 @@ class Pt2Source(Source):
         start = time.perf_counter()
         self.path, self.name = path, name or path.stem
         self._clock_ns = clock_ns
-        self._program: torch.export.ExportedProgram | None = None
         self._known = False
         if path.suffix == ".onnx":
             what = "it is an ONNX file, which compile, key and build read and whose graph is not lowered"
@@ -203,7 +193,7 @@ class Pt2Source(Source):
             why = f"{type(cause).__name__}: {cause}".split("\n", 1)[0][:300]
             raise self._error(f"torch.export.load cannot read it ({why}){self._versions()}") from error
         self.check_digest()
-        self._program, self.load_s = program, time.perf_counter() - start
+        self.exported, self.load_s = program, time.perf_counter() - start
         return program
 
     @cached_property
@@ -228,7 +218,7 @@ class Pt2Source(Source):
     @property
     def device_type(self) -> str:
         """The device type to choose a backend for."""
-        return self.device.type if self._program is None else device_type_of_program(self._program)
+        return self.device.type if self.exported is None else device_type_of_program(self.exported)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -257,16 +247,6 @@ class Pt2Source(Source):
         """
         refuse_replaced_kernels()
         return {self.fingerprint_name: self.digest}
-
-    def custom_operators(self, settings: Settings) -> Mapping[str, Json]:
-        """Return what identifies the custom operators of the program."""
-        assert self._program is not None  # noqa: S101  # it was lowered
-        return identify_operators(called_operators(self._program), settings.operator_versions)
-
-    def check_alias(self, alias: KeyAlias, request: Request) -> None:
-        """Check that an alias would lead to the lowered program."""
-        assert self._program is not None  # noqa: S101  # it was lowered
-        check_program_alias(self, self._program, alias, request)
 
     def weights(self, names: Collection[str]) -> dict[str, torch.Tensor]:
         """Return weights and constants by the program's names for them; those that share a member share memory.

@@ -67,13 +67,12 @@ class Source(ABC):
     """A model in any form that can be compiled, as ``trtcache.frontends.resolve`` returns it.
 
     To add a kind of source, derive a class, set ``fingerprint_name`` and ``name``, implement ``device``,
-    ``fingerprint``, ``weights`` and ``program``, and add it to ``resolve``. If torch can run it, let ``export`` return
-    an ``ExportedSource``, or override ``custom_operators`` and ``check_alias`` as that class does: without them a hit
-    ignores changes of custom operators. If torch cannot run it, set ``is_torch = False`` here and in a new subclass of
-    ``Request``, override ``find_backend``, ``weight_file`` and ``request``, which returns an instance of that subclass,
-    and let ``program`` raise ExportError. The pytree specs come from the alias if ``content_digest`` is set; otherwise
-    ``specs`` or ``specs_of`` returns them. A build in the background uses ``path`` or ``program``, and ``compile``
-    reads ``automatic_sizes`` afterwards. Methods and properties are used in this order. On a hit:
+    ``fingerprint``, ``weights`` and ``program``, and add it to ``resolve``. If torch cannot run it, set
+    ``is_torch = False`` here and in a new subclass of ``Request``, override ``find_backend``, ``weight_file`` and
+    ``request``, which returns an instance of that subclass, and let ``program`` raise ExportError. The pytree specs
+    come from the alias if ``content_digest`` is set; otherwise ``specs`` or ``specs_of`` returns them. A build in the
+    background uses ``path`` or ``program``, and ``compile`` reads ``automatic_sizes`` afterwards. Methods and
+    properties are used in this order. On a hit:
 
     1. to find the alias (``try_fast_path``, ``AliasLookup.of``): ``require_weights``, ``fingerprint``,
        ``find_backend``, ``device``, ``option_parts`` with ``toolchain``, ``content_digest``;
@@ -101,6 +100,7 @@ class Source(ABC):
         file_s: seconds to open, map and hash its file.
         load_s: seconds that torch took to load the program from its file.
         path: the file that another process can open in place of this source; None if it has to be saved first.
+        exported: the program that was lowered; None until then.
     """
 
     fingerprint_name: ClassVar[str]
@@ -113,6 +113,7 @@ class Source(ABC):
     file_s: float = 0.0
     load_s: float = 0.0
     path: Path | None = None
+    exported: torch.export.ExportedProgram | None = None
 
     def __enter__(self) -> Source:
         """Return the source; leaving the ``with`` block closes its file."""
@@ -342,8 +343,8 @@ class Source(ABC):
         from trtcache.frontends.request import lower_program  # a hit lowers nothing
 
         source = self.export(options)
-        program = source.program()
-        return lower_program(program, source, options, export_s=source.export_s + source.load_s, trace=trace)
+        source.exported = source.program()
+        return lower_program(source.exported, source, options, export_s=source.export_s + source.load_s, trace=trace)
 
     @abstractmethod
     def program(self) -> torch.export.ExportedProgram:
@@ -355,15 +356,40 @@ class Source(ABC):
 
     def custom_operators(self, settings: Settings) -> Mapping[str, Json]:
         """Return what identifies the custom operators of the program that was lowered (``identify_operators``)."""
-        del settings
-        return {}
+        from trtcache.lowering.operators import called_operators, identify_operators  # a hit lowers nothing
+
+        return identify_operators(called_operators(self._lowered), settings.operator_versions) if self.is_torch else {}
 
     def check_alias(self, alias: KeyAlias, request: Request) -> None:
-        """Check that the alias of a lowered program can be stored.
+        """Check that the alias of a lowered program would lead to it.
 
         Raises:
-            ValueError: it would be wrong or useless; the message says why.
+            ValueError: it would not; the message says why.
         """
+        if not self.is_torch:
+            return
+        from trtcache.lowering.interface import Content
+        from trtcache.lowering.operators import called_operators, is_foreign, operator_names
+
+        if request.program.device != self.device:
+            raise ValueError(f"it runs on {request.program.device}, and its weights are on {self.device}")
+        # An operator that code of this process decomposes leaves no trace in the lowered graph.
+        known = {*request.settings.operator_versions, *operator_names(alias.operators)}
+        operators = called_operators(self._lowered)
+        if foreign := sorted({str(target._schema.name) for target in operators if is_foreign(target, known)}):
+            raise ValueError(f"it does not cover what its operators {', '.join(foreign)} compute")
+        if alias.content_digest is None and "frozen" in alias.key.parts:
+            raise ValueError("an engine has embedded weights, whose values an alias does not compare")
+        # The weight has to be the one that was lowered: the same object, or in a file one of the same bytes.
+        for name, tensor in self.weights([name for names in alias.names for name in names]).items():
+            lowered = request.program.state[name]
+            if tensor is not lowered and (self.content_digest is None or Content.of(tensor) != Content.of(lowered)):
+                raise ValueError(f"weight {name} is read with other values than torch reads")
+
+    @property
+    def _lowered(self) -> torch.export.ExportedProgram:
+        assert self.exported is not None  # noqa: S101  # an alias is stored after its program was lowered
+        return self.exported
 
 
 def refuse_examples(

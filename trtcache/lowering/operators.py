@@ -54,6 +54,14 @@ _KERNEL = re.compile(r"(\w+)(?:\[alias\])?(?: \(inactive\))?: registered at (.+)
 """A line of ``torch._C._dispatch_dump``: dispatch key, file and line of the registration."""
 
 
+def called_operators(program: torch.export.ExportedProgram) -> list[torch._ops.OpOverload]:
+    """Return the operators that an exported program calls."""
+    from torch._ops import OpOverload
+
+    targets = {node.target for node in all_nodes(program.graph_module)}
+    return [target for target in targets if isinstance(target, OpOverload)]
+
+
 def is_foreign(target: torch._ops.OpOverload, declared: Collection[str]) -> bool:
     """Return whether neither torch's version nor a ``declared`` version identifies an operator's implementation."""
     return not (target.namespace in TORCHS_OWN or {target.namespace, target._schema.name} & set(declared))
