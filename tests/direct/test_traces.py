@@ -57,7 +57,7 @@ def trace_of(does: Callable[..., Any]) -> Trace:
 
 def stored(recording: Recording, trace: Trace | None = None) -> Manifest:
     """Return the manifest of a recording, as it is read from an entry."""
-    manifest = Manifest(trace or recording.trace, [sorted(recording.code.by_digest)], ["0" * 64, 1], "cpu")
+    manifest = Manifest(trace or recording.trace, [sorted(recording.code.digests)], ["0" * 64, 1], "cpu")
     return manifests.read(manifests.write([manifest], {})[manifests.MEMBER])[0]
 
 

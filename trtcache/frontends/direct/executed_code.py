@@ -46,12 +46,13 @@ class ExecutedCode:
 
     Attributes:
         why_incomplete: why some are not collected; empty if all are.
+        functions: the digest of the calls of torch's functions (``TraceWriter.note_function``); empty until it is set.
     """
 
     def __init__(self) -> None:
         self._codes: dict[int, CodeType] = {}
         self._calls: dict[tuple[int, int], CodeType] = {}  # by caller and called function
-        self.why_incomplete = ""
+        self.why_incomplete = self.functions = ""
 
     @contextmanager
     def collect(self) -> Iterator[None]:
@@ -104,15 +105,23 @@ class ExecutedCode:
         ]
         return {digest(code): code for code in (*unknown.values(), *known)}
 
+    @property
+    def digests(self) -> set[str]:
+        """The digests of the code, and of the calls of torch's functions."""
+        return {*self.by_digest, self.functions}
+
     def describe_change(self, versions: Iterable[Collection[str]]) -> str:
-        """Describe code that no version of it has, each the digests of functions; return '' if one has all."""
+        """Describe code that no version of it has, each its ``digests``; return '' if one has all."""
         change = ""
         for version in versions:
             unknown = [code for one, code in self.by_digest.items() if one not in version]
-            if not unknown:
+            if unknown:
+                name, file = unknown[0].co_qualname, Path(unknown[0].co_filename).name
+                change = change or f"code has changed, or did not run before: {name} of {file}"
+            elif self.functions in version:
                 return ""
-            name, file = unknown[0].co_qualname, Path(unknown[0].co_filename).name
-            change = change or f"code has changed, or did not run before: {name} of {file}"
+            else:
+                change = change or "other functions of torch are called, which have the same operators here"
         return change
 
 

@@ -30,13 +30,14 @@ from torch.fx.experimental.proxy_tensor import (
 )
 from torch.nn.modules import module as hooks
 from torch.overrides import TorchFunctionMode
+from torch.utils import _config_module as config_module
 from torch.utils import _pytree as pytree
-from torch.utils._config_module import ConfigModule
 
 from trtcache.frontends.direct import NotComparableError
 
 TORCH_FOLDER = f"{torch.__path__[0]}/"
 OUR_FOLDER = f"{Path(__file__).parents[2]}/"
+NoteFunction = Callable[[Any, Any, Mapping[str, Any], Any], None]
 OWN_FOLDERS = (TORCH_FOLDER, OUR_FOLDER)
 """Where the code of torch and of trtcache is."""
 
@@ -149,10 +150,14 @@ def _names_of_module() -> frozenset[str]:
 
 
 @contextmanager
-def export_context(model: nn.Module) -> Iterator[Callable[..., Any]]:
+def export_context(model: nn.Module, note_function: NoteFunction) -> Iterator[Callable[..., Any]]:
     """Change in the block what torch.export changes around ``forward``.
 
     Yields a function that calls the model as an export does, and returns the leaves and the structure of its results.
+
+    Args:
+        model: the model.
+        note_function: is called after each function of torch that code calls, with its arguments and result.
 
     Raises:
         NotComparableError: at the end, if the model did what has other effects in an export.
@@ -167,7 +172,7 @@ def export_context(model: nn.Module) -> Iterator[Callable[..., Any]]:
         stack.enter_context(_traced_modules(_ModuleStackTracer(root)))  # type: ignore[arg-type]  # it takes any module
         _rebuild_attributes(model)
         stack.enter_context(_CalledFunctions())
-        stack.enter_context(_Functions(noted))
+        stack.enter_context(_Functions(noted, note_function))
         stack.enter_context(as_exported())
         stack.enter_context(torch._C._IncludeDispatchKeyGuard(torch._C.DispatchKey.PreDispatch))  # without its modes
         yield functools.partial(_call_from_export, _call_and_flatten, root._export_root)
@@ -211,9 +216,9 @@ class _Functions(TorchFunctionMode):
     Some functions return another tensor in an export where they return their argument without one.
     """
 
-    def __init__(self, noted: list[str]) -> None:
+    def __init__(self, noted: list[str], note_function: NoteFunction) -> None:
         super().__init__()
-        self._noted = noted
+        self._noted, self._note_function = noted, note_function
         self._modes, self._fake = torch._C._len_torch_dispatch_stack(), torch._C._get_dispatch_mode(_FAKE)
         self._kernels = _attention_kernels()
 
@@ -227,15 +232,16 @@ class _Functions(TorchFunctionMode):
             self._noted.append("forward assigns data of a tensor, which an export refuses")
         if func in _ASK_FOR_STRIDES and any(size == 1 for size in args[0].shape if isinstance(size, int)):
             self._noted.append("forward asks for the strides of single elements")
-        name = func.__name__  # an export fails without one
+        name, kwargs = func.__name__, kwargs or {}  # an export fails without a name
         try:
-            result = func(*args, **(kwargs or {}))
+            result = func(*args, **kwargs)
         except Exception:
             self._noted.append(f"forward catches an error of torch's {name}: an export has recorded the call")
             raise
         if func in _ASK_FOR_TRUTH and not isinstance(args[0], FakeTensor):
             self._noted.append("forward asks whether a constant tensor is true, which an export does not know")
-        in_place = func is _DROPOUT and (args[3:4] == (True,) or (kwargs or {}).get("inplace", False))
+        self._note_function(func, args, kwargs, result)
+        in_place = func is _DROPOUT and (args[3:4] == (True,) or kwargs.get("inplace", False))
         if func in _NEVER_THE_SAME and args and result is args[0] and not in_place:
             return torch.ops.aten.alias.default(result) if func is torch.Tensor.contiguous else copy_of_dropout(result)
         return result
@@ -301,13 +307,14 @@ def _extreme(*args: Any, real_callable: Any, tensor_callable: Any, **kwargs: Any
 @contextmanager
 def _watched_options(noted: list[str]) -> Iterator[None]:
     """Note if code reads an option of Dynamo in the block: an export sets some of them."""
-    kind: Any = ConfigModule
+    kind: Any = config_module.ConfigModule
     read = kind.__getattr__
 
     def read_option(config: Any, name: str) -> Any:
-        if config.__name__ == "torch._dynamo.config" and not sys._getframe(1).f_code.co_filename.startswith(
-            TORCH_FOLDER
-        ):
+        frame: Any = sys._getframe(1)
+        while frame.f_code.co_filename == config_module.__file__:  # it reads one option for another
+            frame = frame.f_back
+        if config.__name__ == "torch._dynamo.config" and not frame.f_code.co_filename.startswith(TORCH_FOLDER):
             noted.append("forward reads an option of Dynamo, which an export sets")
         return read(config, name)
 

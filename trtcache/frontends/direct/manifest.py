@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 20
+FORMAT = 21
 MAX_MANIFESTS = 8
 _MAX_VERSIONS = 8
 

@@ -151,12 +151,11 @@ class DirectMode:
             log.debug("the manifests of %s cannot be read", self._name, exc_info=True)
             self._reject(f"it cannot be used: {error!r}")
             return False
-        place, reset_random = None, keep_random_states()
+        reset_random = keep_random_states()
         try:
             place, difference = self._compare()
         finally:
-            if place is None:
-                reset_random()  # the export draws the numbers that the model drew in the replay
+            reset_random()  # as after an export, which draws the same numbers if one follows
         if place is None:
             self.outcome = f"miss: {difference}"
             return False
@@ -169,7 +168,7 @@ class DirectMode:
         if not self._shapes and not any(map(is_symbolic, traces)):
             replayed = replay(self._model, self._args, self._kwargs, self._stored)
             self.specs = pytree.tree_flatten((self._args, self._kwargs))[1], replayed.out_spec
-            self._code.update(replayed.code.by_digest)
+            self._code.update(replayed.code.by_digest)  # without ``functions``, those of the recording decide
             return replayed.place, replayed.difference
         recording = self._record()
         trace, self.specs = recording.trace, recording.specs
@@ -268,7 +267,7 @@ class DirectMode:
             raise ValueError("the exported program has another structure of arguments or results than the model")
         if self.manifest is None:
             self.explain()
-        self._code.update(recording.code.by_digest)
+        self._code.update(recording.code.digests)
         manifest = Manifest.of(recording.trace, self._code, program, digest, export_s)
         others = [one for one in self._stored if one is not self.manifest or one.program == manifest.program]
         kept = manifest.add_to(others)
@@ -302,8 +301,8 @@ class DirectMode:
     def _verify(self, program: ExportedProgram, now: Digest, export_s: float, *, has_alias: bool) -> None:
         """Compare an exported program with that of the manifest; reject the manifest if it has other operations.
 
-        A program of another digest can perform the same operations, for instance with another rate of dropout in eval
-        mode. Then it takes the place of the one in the manifest.
+        A program of another digest can perform the same operations, for instance with terms of sizes in another order.
+        Then it takes the place of the one in the manifest.
         """
         assert self.manifest is not None  # noqa: S101  # it was found
         was = self.manifest.digest
@@ -368,7 +367,7 @@ def _argument(place: int, leaf: Any) -> Json:
     if kind in TENSORS:
         if layout(tuple(leaf.shape), leaf.stride()) != leaf.stride():
             raise NotComparableError(f"argument {place} has gaps in its memory")
-        return _tensor(f"argument {place}", leaf)
+        return [*_tensor(f"argument {place}", leaf), int(leaf.storage_offset())]
     if kind in _PLAIN:
         return [kind.__name__, repr(leaf)]
     if kind in NAMED:

@@ -187,6 +187,11 @@ class _Follower(TraceWriter):
         self.lines.clear()
         return call
 
+    def note_function(self, function: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
+        """Note a call of a function, unless there was a difference before."""
+        if not self.difference:
+            super().note_function(function, args, kwargs, result)
+
     def finish(self, spec: pytree.TreeSpec, leaves: Iterable[Any]) -> None:
         """Compare the last line, unless there was a difference before."""
         if self.difference:

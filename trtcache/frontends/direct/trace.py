@@ -20,9 +20,12 @@ dtype, sizes, strides, offset, device, base]``; base is the name of a tensor who
 
 from __future__ import annotations
 
+import json
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from itertools import chain
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,6 +36,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from trtcache.config.frozen import frozen_dataclass
+from trtcache.digests import hash_bytes
 from trtcache.frontends.direct import NotComparableError
 from trtcache.frontends.direct.executed_code import ExecutedCode
 from trtcache.frontends.direct.export_context import export_context
@@ -62,6 +66,7 @@ _RESHAPED_IN_PLACE = frozenset(
 _DEEPER = 26
 """Frames between the caller of ``compile`` and ``forward`` that only an export has."""
 _PLAIN = frozenset({int, str, type(None)})
+_WITHOUT_TENSORS = frozenset({bool, int, float, str, torch.Size, torch.dtype, torch.device, torch.layout})
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 NAMED = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format})
 
@@ -79,6 +84,8 @@ class TraceWriter:
         self._has_grad = True
         self._dtype = torch.get_default_dtype()
         self.code = ExecutedCode()
+        self._constants: list[tuple[torch.Tensor, list[Json]]] = []
+        self._functions: list[Json] = []
 
     def name(self, tensor: torch.Tensor, name: Json) -> None:
         """Name a tensor, and remember it by that; one that is named already keeps its name."""
@@ -157,6 +164,7 @@ class TraceWriter:
             NotComparableError: it is of a derived class, sparse, or without values.
         """
         content = write_constant(tensor)
+        self._constants.append((tensor, content))
         numbers = self._equal.setdefault(str(content), {})
         return [*content, numbers.setdefault(tensor._cdata, len(numbers))]
 
@@ -164,16 +172,48 @@ class TraceWriter:
         """Write the last line: the results of the model.
 
         Raises:
-            NotComparableError: an argument or a result is computed with floats from symbolic sizes.
+            NotComparableError: an argument or a result is computed with floats from symbolic sizes, or the content of a
+                constant has changed: an export has that at its end.
         """
+        if any(write_constant(tensor) != content for tensor, content in self._constants):
+            raise NotComparableError("forward changes the memory of a constant")
+        self.code.functions = hash_bytes(json.dumps(_plain(self._functions, is_exact=False)).encode()).hex()
         self.lines.append(["results", describe_structure(spec), *map(self.write, leaves)])
         for line in self.lines:  # the result of a call follows from the call
             line[:] = [*_plain(line[:3], is_exact=True), *_plain(line[3:], is_exact=len(line) != 4)]
 
     def clear(self) -> None:
         """Forget all tensors: fake ones lead to their mode, and are not freed with what that leads to."""
-        for table in (self._names, self._memories, self._tensors, self._equal, self._freed_later):
+        for table in (self._names, self._memories, self._tensors, self._equal):
             table.clear()
+        for values in (self._freed_later, self._constants, self._functions):
+            values.clear()
+
+    def note_function(self, function: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
+        """Note a call of one of torch's functions above the operators of the trace, if it can be a node of a program.
+
+        ``view`` and ``reshape``, or ``contiguous`` and nothing, can be the same operators for the example arguments. A
+        program has different guards with them: for calls in which they are not the same.
+        """
+        kind = type(result)
+        if kind in _WITHOUT_TENSORS:
+            return
+        if not (kind is FakeTensor or result is None or has_tensors(result)):
+            return
+        written: list[Json] = [_name_of_function(function), len(args)]
+        for values in (args, [*chain.from_iterable(kwargs.items())]) if kwargs else (args,):
+            try:
+                written += self._write_items(values)
+            except NotComparableError:  # one has no description
+                written += map(self._write_any, values)
+        self._functions.append(written)
+
+    def _write_any(self, value: Any) -> Json:
+        """Write an argument of a function: its class if it has no description."""
+        try:
+            return self.write(value)
+        except NotComparableError:
+            return ["?", type(value).__qualname__]
 
     def write_call(self, function: Any, args: Any, kwargs: Any) -> list[Json]:
         """Write the call of an operator, with a line before it if gradients were enabled or disabled.
@@ -208,6 +248,28 @@ class TraceWriter:
         sizes = [list(map(self.write, one)) for one in (result.shape, result.stride())]
         offset = self.write(result.storage_offset())
         return ["new", number, str(result.dtype), *sizes, offset, str(result.device), base]
+
+
+def has_tensors(value: Any) -> bool:
+    """Return whether there is a tensor in a value."""
+    return isinstance(value, torch.Tensor) or any(isinstance(one, torch.Tensor) for one in pytree.tree_leaves(value))
+
+
+_names: dict[Any, str] = {}  # of functions of C, which torch has few of
+
+
+def _name_of_function(function: Any) -> str:
+    """Return the name of a function of torch; that of a property has the property's name."""
+    kind = type(function)
+    if kind is FunctionType:
+        return f"{function.__module__} {function.__qualname__}"
+    if kind is torch._ops.OpOverload:
+        return operator_of(function).text
+    if (known := _names.get(function)) is None:
+        owner = getattr(function, "__self__", None)
+        found = (getattr(one, name, "") for one in (owner, function) for name in ("__module__", "__qualname__"))
+        known = _names[function] = " ".join(str(name) for name in (*found, getattr(owner, "__name__", "")))
+    return known
 
 
 class Operator:
@@ -270,7 +332,9 @@ def write_constant(tensor: torch.Tensor) -> list[Json]:
         raise NotComparableError(f"a constant of class {type(tensor).__qualname__} has no values, or no strides")
     with _disable_current_modes(), torch._C.DisableTorchFunction():
         content = Content.of(tensor)
-    return [content.digest, str(tensor.dtype), list(tensor.shape), list(tensor.stride()), str(tensor.device)]
+    memory = int(tensor.storage_offset()), tensor.untyped_storage().nbytes()
+    layout: list[Json] = [list(tensor.shape), list(tensor.stride()), *memory]
+    return [content.digest, str(tensor.dtype), *layout, str(tensor.device)]
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
@@ -519,7 +583,7 @@ def run(
         for context in contexts:
             stack.enter_context(context)
         stack.enter_context(watch_assignments(model, note))
-        with record_changed_arguments(model), export_context(model) as called:
+        with record_changed_arguments(model), export_context(model, writer.note_function) as called:
 
             def call() -> Any:
                 args, kwargs = pytree.tree_unflatten(inputs, in_spec)  # classes can call operators, as in an export
