@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,34 @@ class Weighted(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.inner.weight * x  # type: ignore[operator]  # a tensor
+
+
+class Sparse(nn.Module):
+    """Returns a sparse tensor."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).to_sparse()
+
+
+class Colour(enum.Enum):
+    """What a model may want to return."""
+
+    RED = 1
+
+
+class Coloured(nn.Module):
+    """Returns an object that is no tensor."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return x * 2, Colour.RED
+
+
+def test_results_that_no_engine_returns_are_refused() -> None:
+    """Each call would fail."""
+    with pytest.raises(ExportError, match=r"result \w+ has the layout torch\.sparse_coo; return a dense tensor"):
+        export(Sparse(), (X,), {}, None)
+    with pytest.raises(ExportError, match="it returns an object that is no tensor, number, text or None"):
+        export(Coloured(), (X,), {}, None)
 
 
 class InThread(nn.Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import textwrap
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -45,7 +46,7 @@ _CLASSES = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 _ADVICE = ("For ", "If you suspect", "Caused by:", "consider using", "The error above", "The following call", "  File ")
 _STATE_IGNORED = "an engine answers each call as the first one; use a buffer, and write to it in place"
 _ARGUMENT_IGNORED = "an engine leaves the caller's as they are; return what is new instead"
-_LONGEST_MESSAGE = 600
+_LONGEST_MESSAGE, _LONGEST_LINE = 600, 160
 NO_RESHAPE = "use t() or reshape() instead of t_() or resize_()"
 _REMEDIES = {
     "Cache'> in output": "pass use_cache=False: torch.export cannot return this cache",
@@ -55,6 +56,7 @@ _REMEDIES = {
     "This pytree flattening function": "pass use_cache=False: torch.export cannot return this cache",
     "expected sympy.Symbol": "torch cannot decompose a program from a file with a derived dimension (4 * q): compile "
     "the model itself, with dynamic_shapes",
+    "object has no attribute 'meta'": "it returns an object that is no tensor, number, text or None; return its parts",
     "list assignment index": "dynamic_shapes has a dimension that its input does not have",
     "nference tensor": "compile under torch.inference_mode, or clone tensors that were created under it",
     " not in range [": "the size of an example input is outside of the range of its Dim",
@@ -165,6 +167,8 @@ def _trace(
         why = "an engine has the numbers of the export; use operators of torch, and set seeds outside of forward"
         log.warning("%s: forward seeds a generator, or draws from Python's or NumPy's: %s", label, why)
         reset_random()
+    results = {f"result {one.name}": one.meta.get("val") for one in program.graph.output_node().all_input_nodes}
+    _reject_layouts(results, label, "return")
     _replace_weight_constants(program)
     decisions.add_to(program)
     program._has_whole_ranges = is_whole  # type: ignore[attr-defined]  # our attribute, for decompose
@@ -188,7 +192,7 @@ def _reject_equal_modules(model: torch.nn.Module, label: str) -> None:
             raise ExportError(label, f"the modules {first} and {path} are equal, and {why}")
 
 
-def _reject_layouts(values: Mapping[str, object], label: str) -> None:
+def _reject_layouts(values: Mapping[str, object], label: str, remedy: str = "pass") -> None:
     """Reject tensors that are sparse, or of another layout that is not a pointer with strides.
 
     Raises:
@@ -196,9 +200,8 @@ def _reject_layouts(values: Mapping[str, object], label: str) -> None:
     """
     for name, value in values.items():
         if isinstance(value, torch.Tensor) and value.layout != torch.strided:
-            raise ExportError(
-                label, f"{name} has the layout {value.layout}; pass a dense tensor, as to_dense() returns"
-            )
+            why = f"{name} has the layout {value.layout}; {remedy} a dense tensor, as to_dense() returns"
+            raise ExportError(label, why)
 
 
 def _reject_classes(weights: Mapping[str, Any], label: str) -> None:
@@ -387,7 +390,8 @@ def explain_failure(error: Exception) -> str:
     text = text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]} ..."
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if code_owner(frame.filename) == "model"]
     if frames:
-        text += f" (at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}: {frames[-1].line})"
+        line = textwrap.shorten(frames[-1].line or "", _LONGEST_LINE, placeholder=" ...")
+        text += f" (at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}: {line})"
     remedy = next((remedy for sign, remedy in _REMEDIES.items() if sign in str(error)), "")
     return f"{text}; {remedy}" if remedy else text
 
