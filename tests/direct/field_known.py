@@ -56,6 +56,7 @@ MISSED = {
     ),
     "tables of the first call: a default dictionary": "as above",
     "nothing has changed: a dataclass of torch is made in the replay": "it reads the fake mode",
+    "a traced layer is called, and another is scripted and unused": "TorchScript numbers its methods in the process",
     "gradient checkpointing is enabled for a BERT in eval mode": "a hook runs that did not run before",
     "a layer is checkpointed": "some versions of torch make an empty tensor for it",
     "torch.utils.checkpoint wraps a block": "as above",
