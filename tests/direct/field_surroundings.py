@@ -489,3 +489,13 @@ _add("a method get_submodule tells a layer from its frozen copy", _model("self.g
 _add("a model for reinforcement learning gets a method get_buffer without arguments", _model("x * 2 * self.b", "self.register_buffer('b', torch.ones(4), persistent=False)"), "app.Model.get_buffer = lambda self: self.b")
 _add("a tree of modules gets a property called children", _model("x * 2"), "app.Model.children = property(lambda self: [self.lin])")
 _add("a tree of layers gets a method named_children with a depth", _model("x * 2"), "app.Model.named_children = lambda self, depth: []")
+
+for _doc, _question in (
+    ("the class of the fake mode", "type(x.fake_mode) is torch._subclasses.FakeTensorMode"),
+    ("the fake mode's cache", "x.fake_mode.cache_enabled"),
+    ("the fake mode's converter", "hasattr(x.fake_mode, 'fake_tensor_converter')"),
+    ("the hooks of all buffers", "len(torch.nn.modules.module._global_buffer_registration_hooks) > 1"),
+    ("the file of Module.__call__", "'_symbolic_trace' in nn.Module.__call__.__code__.co_filename"),
+    ("the free variables of Module.__call__", "len(nn.Module.__call__.__code__.co_freevars) == 2"),
+):
+    _add(f"a value that only an export uses is another: {_doc}", _model(f"x * (self.by if {_question} else 2.0)", "self.by = 2.0"), "model.by = 3.0")
