@@ -49,7 +49,7 @@ class ExportedSource(Source):
         Args:
             program: the program.
             name: its name in reports.
-            forward: the signature of the model that was exported.
+            forward: the signature of what a call of the exported model runs.
             export_s: seconds that exporting took.
             device_type: the device type to choose a backend for; by default ``cuda`` if a tensor is on a GPU.
         """
@@ -148,6 +148,36 @@ def signature_of(program: ExportedProgram) -> inspect.Signature | None:
         )
     except ValueError:  # two have one name, as with *args, or one is not a name of Python
         return None
+
+
+def signature_of_call(model: torch.nn.Module) -> inspect.Signature:
+    """Return the signature of what runs when a model is called.
+
+    A plain function cannot tell how a call passes its arguments: Python binds them to its parameters, and those that
+    are left out to its defaults. What stands between the call and ``forward`` can: a ``__call__`` of the class, or a
+    hook. Then the signature is ``(*args, **kwargs)``. A wrapper has its own one, not that of ``__wrapped__``.
+    """
+    with TORCH_LOCK:  # another thread that exports the model has hooks in it
+        of_model, of_all = model._forward_hooks or model._forward_pre_hooks, hooks._global_forward_hooks
+        function = getattr(model.forward, "__func__", model.forward)
+        is_plain = (
+            not (of_model or of_all or hooks._global_forward_pre_hooks)
+            and type(model).__call__ is torch.nn.Module._wrapped_call_impl
+            and type(model)._call_impl is torch.nn.Module._call_impl
+            and vars(model).keys().isdisjoint(_CALLED)
+            and model._compiled_call_impl is None
+            and inspect.isfunction(function)
+            and vars(function).keys().isdisjoint(_OTHER_SIGNATURES)
+        )
+        if is_plain:
+            return inspect.signature(model.forward, follow_wrapped=False)
+    kinds = {"args": inspect.Parameter.VAR_POSITIONAL, "kwargs": inspect.Parameter.VAR_KEYWORD}
+    return inspect.Signature([inspect.Parameter(name, kind) for name, kind in kinds.items()])
+
+
+_CALLED = frozenset({"_wrapped_call_impl", "_call_impl"})
+_OTHER_SIGNATURES = frozenset({"__signature__", "__partialmethod__", "_partialmethod"})
+"""Attributes of a function that ``inspect`` reads its signature from in place of its code."""
 
 
 class ModuleSource(Source):
@@ -250,7 +280,7 @@ class ModuleSource(Source):
         if not is_known or self.direct_mode.is_verifying:
             return None
         assert self.direct_mode.specs is not None  # noqa: S101  # a manifest was found
-        self.specs, self.forward = self.direct_mode.specs, inspect.signature(self.model.forward)
+        self.specs, self.forward = self.direct_mode.specs, signature_of_call(self.model)
         return {self.fingerprint_name: self._manifest.digest}
 
     def weights(self, names: Collection[str]) -> dict[str, torch.Tensor]:
@@ -279,7 +309,7 @@ class ModuleSource(Source):
         return ExportedSource(
             program,
             self.name,
-            forward=inspect.signature(self.model.forward),
+            forward=signature_of_call(self.model),
             export_s=export_s,
             device_type=self.device_type,
         )

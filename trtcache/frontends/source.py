@@ -95,7 +95,7 @@ class Source(ABC):
         name: the program's name in reports and listings.
         model: the module or exported program that eager torch can run; None for a ``.pt2`` or ``.onnx`` file.
         specs: the pytree specs of arguments and output; None if only an alias has them.
-        forward: the signature of the model, if it is known.
+        forward: the signature of what a call of the model runs, if it is known (``signature_of_call``).
         export_s: seconds of an export before the source was created.
         file_s: seconds to open, map and hash its file.
         load_s: seconds that torch took to load the program from its file.

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 PLAIN: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "ordered": OrderedDict}
 FACTORIES = {None: None, "list": list, "dict": dict, "int": int, "float": float, "tuple": tuple, "set": set}
+_PLAIN_DEFAULTS = frozenset({bool, int, float, str})
+_ONE_FORM = (
+    "the model may tell how arguments are passed (*args, a hook, or its own __call__): pass them as when compiling"
+)
+
 DEPTH = 64
 """How deeply a structure in a file may be nested."""
 
@@ -325,7 +330,7 @@ class ArgumentOrder:
     Attributes:
         count: the number of positional arguments.
         names: the names of the others.
-        signature: of the model's ``forward``, if there is a model.
+        signature: of what a call of the model runs, if there is a model: calls that it binds alike are one call.
     """
 
     def __init__(
@@ -376,17 +381,23 @@ class ArgumentOrder:
         except TypeError as error:
             raise InputError("arguments", expected, found, str(error)) from error
         bound.apply_defaults()  # an argument omitted here may have been passed when compiling, with its default
-        by_name = self._spread(bound)
-        positional = self._positional()
+        given = _spread(bound)
         try:
-            arranged = tuple(by_name.pop(name) for name in positional), {n: by_name.pop(n) for n in self.names}
+            arranged = tuple(given.pop(key) for key in self._positional()), {n: given.pop(n) for n in self.names}
         except KeyError as error:
-            raise InputError("arguments", expected, found, f"{error.args[0]} is missing") from error
-        for name, value in by_name.items():
-            if not _is_default(self.signature.parameters.get(name), value):
-                hint = "it was left out when compiling; compile again with it"
-                raise InputError(f"argument {name}", "the model's own default", describe_value(value), hint)
+            why = f"{self._name((0, error.args[0])).removeprefix('argument ')} is missing"
+            raise InputError("arguments", expected, found, "; ".join(filter(None, (why, self._hint())))) from error
+        for key, value in given.items():
+            parameter = self._parameter(key)
+            if parameter is None or not _is_default(parameter, value):
+                hint = self._hint() or "it was left out when compiling; compile again with it"
+                raise InputError(self._name((0, key)), "the model's own default", describe_value(value), hint)
         return arranged
+
+    def _hint(self) -> str:
+        """Return what to do for a model that is passed arguments as they come; else an empty string."""
+        kinds = [one.kind for one in self.signature.parameters.values()] if self.signature else []
+        return _ONE_FORM if kinds == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD] else ""
 
     def _arrange_named(
         self, names: Sequence[str], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -406,27 +417,38 @@ class ArgumentOrder:
             raise InputError("arguments", expected, f"{len(given)}", f"{', '.join(missing)} is missing")
         return tuple(given[name] for name in names), {}
 
-    def _spread(self, bound: inspect.BoundArguments) -> dict[str, Any]:
-        by_name: dict[str, Any] = {}
-        for name, value in bound.arguments.items():
-            kind = bound.signature.parameters[name].kind
-            if kind is inspect.Parameter.VAR_POSITIONAL:
-                by_name |= {f"{name}[{index}]": one for index, one in enumerate(value)}
-            elif kind is inspect.Parameter.VAR_KEYWORD:
-                by_name |= value
-            else:
-                by_name[name] = value
-        return by_name
+    def _positional(self) -> list[int | str]:
+        """Return the keys, as in ``_spread``, of the arguments passed by position when compiling."""
+        parameters = list(self.signature.parameters.values()) if self.signature else []
+        by_name = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+        first = sum(one.kind is one.POSITIONAL_ONLY for one in parameters)
+        return [by_name[at - first] if 0 <= at - first < len(by_name) else at for at in range(self.count)]
 
-    def _positional(self) -> list[str]:
-        """Return the names of the parameters passed by position when compiling."""
-        names: list[str] = []
-        for parameter in self.signature.parameters.values() if self.signature else ():
-            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-                names += [f"{parameter.name}[{index}]" for index in range(self.count - len(names))]
-            elif parameter.kind in {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}:
-                names.append(parameter.name)
-        return names[: self.count]
+    def _parameter(self, key: int | str) -> inspect.Parameter | None:
+        """Return the parameter of a key of ``_spread``; None for one of ``*args`` or ``**kwargs``."""
+        parameters = self.signature.parameters if self.signature else {}
+        if isinstance(key, int):
+            found = list(parameters.values())[key] if key < len(parameters) else None
+            return found if found is not None and found.kind is found.POSITIONAL_ONLY else None
+        found = parameters.get(key)
+        return found if found is not None and found.kind in {found.POSITIONAL_OR_KEYWORD, found.KEYWORD_ONLY} else None
+
+
+def _spread(bound: inspect.BoundArguments) -> dict[int | str, Any]:
+    """Return the arguments of a call by name, and by position those that only have one.
+
+    In ``f(x, /, **more)`` the names of ``more`` can be ``x``, which is another argument than the first.
+    """
+    given: dict[int | str, Any] = {}
+    for place, (name, value) in enumerate(bound.arguments.items()):
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            given |= {place + index: one for index, one in enumerate(value)}
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            given |= value
+        else:
+            given[place if kind is inspect.Parameter.POSITIONAL_ONLY else name] = value
+    return given
 
 
 def difference(expected: Structure, found: Structure) -> tuple[tuple[Any, ...], str, str]:
@@ -483,8 +505,5 @@ def _is_size(kind: Any) -> bool:
     return getattr(kind, "__module__", "") == "torch" and getattr(kind, "__name__", "") == "Size"
 
 
-def _is_default(parameter: inspect.Parameter | None, value: Any) -> bool:
-    if parameter is None:
-        return False
-    plain = isinstance(value, (bool, int, float, str))
-    return value is parameter.default or (plain and same_value(value, parameter.default))
+def _is_default(parameter: inspect.Parameter, value: Any) -> bool:
+    return value is parameter.default or (type(value) in _PLAIN_DEFAULTS and same_value(value, parameter.default))

@@ -38,7 +38,7 @@ class CallSignature(ArgumentOrder):
     """The call signature of a model, and the structure of arguments that it was compiled with.
 
     A call may pass an argument by position or by name, and may pass arguments that were omitted when compiling if they
-    have the model's own default.
+    have the model's own default, as far as the signature says that the model cannot tell these calls apart.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class CallSignature(ArgumentOrder):
         Args:
             in_spec: of ``(args, kwargs)`` as the program was exported.
             out_spec: of the output.
-            signature: of the model's ``forward``, if there is a model.
+            signature: of what a call of the model runs, if there is a model.
             input_names: names of arguments that need not be names of Python, as those of an ONNX file.
         """
         self.in_spec, self.out_spec = in_spec, out_spec
