@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 TRACED_FROM = 2  # torch assumes that dynamic sizes are at least this
-_CONTAINERS = frozenset({tuple, list, dict, OrderedDict, defaultdict, deque, namedtuple})
+CONTAINERS = frozenset({tuple, list, dict, OrderedDict, defaultdict, deque, namedtuple})
+"""Containers of Python, as ``TreeSpec.type`` has them."""
 
 
 @dataclass(frozen=True)
@@ -250,13 +251,13 @@ def leaf_paths(spec: pytree.TreeSpec) -> list[tuple[Any, ...]]:
 
 def has_classes(spec: pytree.TreeSpec) -> bool:
     """Return whether a structure has a node of a registered class, which is not one of Python's containers."""
-    return not spec.is_leaf() and (spec.type not in _CONTAINERS or any(map(has_classes, children(spec))))
+    return not spec.is_leaf() and (spec.type not in CONTAINERS or any(map(has_classes, children(spec))))
 
 
 def _without_classes(spec: pytree.TreeSpec) -> pytree.TreeSpec:
     if spec.is_leaf():
         return spec
-    kind, context = (spec.type, spec.context) if spec.type in _CONTAINERS else (list, None)
+    kind, context = (spec.type, spec.context) if spec.type in CONTAINERS else (list, None)
     return pytree.TreeSpec(kind, context, [_without_classes(child) for child in children(spec)])
 
 

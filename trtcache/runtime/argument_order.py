@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import InputError
-from trtcache.runtime.checks import describe_value, same_value
+from trtcache.runtime.checks import ExactKey, describe_value, exact_keys, same_value, values_by_key
 
 if TYPE_CHECKING:
     from trtcache.digests import Json
 
 
 PLAIN: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "ordered": OrderedDict}
+_WITH_KEYS = frozenset({dict, OrderedDict, defaultdict})
 FACTORIES = {None: None, "list": list, "dict": dict, "int": int, "float": float, "tuple": tuple, "set": set}
 _PLAIN_DEFAULTS = frozenset({bool, int, float, str})
 _ONE_FORM = (
@@ -102,6 +103,12 @@ class Node:
 LEAF = Node()
 
 
+def exact_node(node: Node) -> Node:
+    """Return a structure that equals only those whose keys have the same types: see ``ExactKey``."""
+    context = exact_keys(node.context) if node.type in _WITH_KEYS else node.context
+    return Node(node.type, context, tuple(map(exact_node, node.children)))
+
+
 def _open(value: Any) -> tuple[Any, Any, Sequence[Any]] | None:
     """Return the class, the context and the children of a container; None for a leaf."""
     kind = type(value)
@@ -147,10 +154,11 @@ def gather(node: Node, value: Any, leaves: list[Any]) -> bool:
         return node.is_leaf() and opened is None
     kind, context, parts = opened
     if node.type is dict and kind is dict:
-        if value.keys() != set(node.context):
+        found = values_by_key(value, node.context)
+        if found is None:
             return False
-        parts = [value[key] for key in node.context]
-    elif kind is not node.type or context != node.context:
+        parts = found
+    elif kind is not node.type or node.context != context:
         return False
     return len(parts) == len(node.children) and all(
         gather(one, part, leaves) for one, part in zip(node.children, parts, strict=True)
@@ -474,20 +482,25 @@ def _describe(spec: Structure) -> str:
     kind, names = spec.type.__name__, _names(spec)
     if names is None:
         return f"{_article(kind)} of {len(children_of(spec))}"
-    if isinstance(spec.context, type):  # a namedtuple's class
-        kind = spec.context.__name__
+    if isinstance(context := _plain(spec.context), type):  # a namedtuple's class
+        kind = context.__name__
     elif spec.type is Output:
-        kind = spec.context[0].rpartition(".")[2]
+        kind = context[0].rpartition(".")[2]
     return f"{_article(kind)} of {', '.join(names) or 'nothing'}"
 
 
 def _names(spec: Structure) -> list[str] | None:
     """Return the names of a structure's children; None if they only have indices."""
-    if isinstance(spec.context, type) and issubclass(spec.context, tuple):
-        return list(getattr(spec.context, "_fields", ()))
+    context = _plain(spec.context)
+    if isinstance(context, type) and issubclass(context, tuple):
+        return list(getattr(context, "_fields", ()))
     if spec.type is defaultdict or spec.type is Output:
-        return [repr(key) for key in spec.context[1]]
-    return [repr(key) for key in spec.context] if issubclass(spec.type, dict) else None
+        return [repr(key) for key in context[1]]
+    return [repr(key) for key in context] if issubclass(spec.type, dict) else None
+
+
+def _plain(context: Any) -> Any:
+    return context.key if isinstance(context, ExactKey) else context
 
 
 def _article(noun: str) -> str:

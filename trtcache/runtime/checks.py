@@ -252,6 +252,61 @@ def same_value(given: Any, value: Any) -> bool:
     return bool(given == value)
 
 
+class ExactKey:
+    """A key in the structure of a program's arguments; it equals a key of the same type and value only.
+
+    ``1``, ``1.0`` and ``True`` are one key of a dict, and so are 0.0 and -0.0, but a model can compute with its keys.
+
+    Attributes:
+        key: the key itself.
+    """
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any) -> None:
+        """Store the key."""
+        self.key = key
+
+    def __eq__(self, other: object) -> bool:
+        """Compare with a key, which need not be an ``ExactKey``."""
+        return _same_key(other.key if isinstance(other, ExactKey) else other, self.key)
+
+    def __hash__(self) -> int:
+        """Return the hash of the key."""
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        """Return the key as it is written in messages."""
+        return repr(self.key)
+
+
+def exact_keys(keys: Any) -> Any:
+    """Return the keys of a mapping as ``ExactKey``, but for texts, which cost a call less; lists in lists as well."""
+    if type(keys) is list:
+        return list(map(exact_keys, keys))
+    return keys if type(keys) is str or keys is None or isinstance(keys, type) else ExactKey(keys)
+
+
+def values_by_key(mapping: Mapping[Any, Any], keys: list[Any]) -> list[Any] | None:
+    """Return the values of a mapping in the order of keys, which may be ``ExactKey``; None if it has other keys."""
+    if keys == list(mapping):
+        return list(mapping.values())
+    own = {key: key for key in mapping}
+    plain = [key.key if isinstance(key, ExactKey) else key for key in keys]
+    if len(own) != len(keys) or any(one not in own or key != own[one] for one, key in zip(plain, keys, strict=True)):
+        return None
+    return [mapping[key] for key in plain]
+
+
+def _same_key(given: Any, key: Any) -> bool:
+    if given is key:  # also a nan
+        return True
+    if type(given) is type(key) and isinstance(key, (tuple, list)):
+        return len(given) == len(key) and all(map(_same_key, given, key))
+    # The text tells what == does not: the fields of a dataclass, and the sign of a zero in an object.
+    return same_value(given, key) and repr(given) == repr(key)
+
+
 def only_symbol(written: Json) -> int | None:
     """Return the number of the only symbol in an expression, or None."""
     found = symbols_in(written)

@@ -15,9 +15,9 @@ from torch.utils import _pytree as pytree
 from trtcache.config import threads as thread_counts
 from trtcache.config.threads import Threads
 from trtcache.errors import GuardError, InputError
-from trtcache.lowering.arguments import children, configuration, configurations, leaf_paths, module_class
+from trtcache.lowering.arguments import CONTAINERS, children, configuration, configurations, leaf_paths, module_class
 from trtcache.runtime.argument_order import ArgumentOrder, difference
-from trtcache.runtime.checks import bind_sizes, check_outputs, evaluate_size
+from trtcache.runtime.checks import ExactKey, bind_sizes, check_outputs, evaluate_size, exact_keys, values_by_key
 from trtcache.runtime.inputs import InputCheck, Memory, has_layout, to_layout, with_strides
 from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, places, separate_memory, storage, storages
 from trtcache.weights.slots import EngineWeights, dtype_name
@@ -62,6 +62,7 @@ class CallSignature(ArgumentOrder):
         self._modules = configurations(in_spec)
         self._is_single = out_spec.is_leaf()
         self._flat = all(child.is_leaf() for child in (*children(positional), *children(named)))
+        self._expected = in_spec if self._flat else _exact_spec(in_spec)
 
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """Return the leaves of a call's arguments.
@@ -74,10 +75,10 @@ class CallSignature(ArgumentOrder):
             return (*args, *[kwargs[name] for name in self.names]) if kwargs else args
         ordered = {name: kwargs[name] for name in self.names}
         leaves, spec = pytree.tree_flatten((args, ordered))
-        if self._modules or spec != self.in_spec:
+        if self._modules or self._expected != spec:
             leaves = []
-            if not self._gather(self.in_spec, (args, ordered), leaves, iter(self._modules)):
-                path, expected, found = difference(self.in_spec, spec)
+            if not self._gather(self._expected, (args, ordered), leaves, iter(self._modules)):
+                path, expected, found = difference(self._expected, spec)
                 raise InputError(self._name(path), expected, found)
         return leaves
 
@@ -99,13 +100,13 @@ class CallSignature(ArgumentOrder):
             return pytree.tree_structure(value).is_leaf()
         expected = children(spec)
         if spec.type is dict and type(value) is dict:
-            if value.keys() != set(spec.context):
+            parts = values_by_key(value, spec.context)
+            if parts is None:
                 return False
-            parts = [value[key] for key in spec.context]
         else:
             parts, found = pytree.tree_flatten(value, is_leaf=lambda part: part is not value)
             size = spec.type is tuple and type(value) is torch.Size
-            if found.is_leaf() or not (size or (found.type is spec.type and found.context == spec.context)):
+            if found.is_leaf() or not (size or (found.type is spec.type and spec.context == found.context)):
                 return False
         return len(parts) == len(expected) and all(
             self._gather(one, part, leaves, modules) for one, part in zip(expected, parts, strict=True)
@@ -140,6 +141,15 @@ class CallSignature(ArgumentOrder):
         _, first, *rest = leaf_paths(self.in_spec)[leaf]
         place = getattr(first, "key", None)
         return f"{self._name((0, getattr(first, 'idx', 0) if place is None else place))}{pytree.keystr(tuple(rest))}"
+
+
+def _exact_spec(spec: pytree.TreeSpec) -> pytree.TreeSpec:
+    """Return a spec that equals only those whose keys have the same types: see ``ExactKey``."""
+    if spec.is_leaf() or module_class(spec) is not None:
+        return spec
+    # The context of a class that is registered with torch can be anything.
+    context = exact_keys(spec.context) if spec.type in CONTAINERS else ExactKey(spec.context)
+    return pytree.TreeSpec(spec.type, context, [_exact_spec(child) for child in children(spec)])
 
 
 class ModuleCall:

@@ -22,6 +22,7 @@ from trtcache.runtime.argument_order import (
     ArgumentOrder,
     Node,
     difference,
+    exact_node,
     flatten,
     gather,
     leaf_steps,
@@ -68,7 +69,7 @@ class PlainSignature(ArgumentOrder):
         """Store how arguments and output are nested."""
         positional, named = arguments.children
         super().__init__(len(positional.children), named.context, signature)
-        self._arguments, self._output = arguments, output
+        self._arguments, self._output = exact_node(arguments), output
         self._flat = all(child.is_leaf() for child in (*positional.children, *named.children))
         self._steps = leaf_steps(arguments)
 
