@@ -208,3 +208,70 @@ def test_equal_results_have_memory_of_their_own(backend: str, compiled: Callable
         assert all(
             torch.equal(one, other) for one, other in zip(leaves[place + 1 :], expected[place + 1 :], strict=True)
         )
+
+
+def _without_grad(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return x[:]
+
+
+VIEWS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "detach": lambda x: x.detach(),
+    "slice": lambda x: x[:],
+    "slice of a dimension": lambda x: x[:, 0:4],
+    "squeeze": lambda x: x.squeeze(0),
+    "expand": lambda x: x.expand(3, 4),
+    "narrow": lambda x: x.narrow(0, 0, 3),
+    "view": lambda x: x.view(3, 4),
+    "permute": lambda x: x.permute(0, 1),
+    "twice transposed": lambda x: x.t().t(),
+    "viewed back": lambda x: x.view(12).view(3, 4),
+    "a dimension added and removed": lambda x: x.unsqueeze(0).squeeze(0),
+    "a part of one": lambda x: x.split(3)[0],
+    "unbound": lambda x: x.unsqueeze(0).unbind(0)[0],
+    "view_as": lambda x: x.view_as(x),
+    "detached slice": lambda x: x[:].detach(),
+    "slice without gradient": _without_grad,
+    "itself": lambda x: x,
+    "itself beside views": lambda x: (x, x[:], x.detach(), x.view(3, 4)),
+    "views of a result": lambda x: (y := x * 2, y[:], y.view(3, 4), y.detach()),
+    "one result twice": lambda x: (y := x * 2, y),
+    "beside a number": lambda x: (x[:], 3, x.shape[0], x * 2),
+}
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_is_a_tensor_of_its_own(
+    compiled: Callable[..., trtcache.CompiledModule], name: str, grad: bool, tmp_path: Path
+) -> None:
+    """A caller that changes the shape of a result does not change that of its argument, or of another result."""
+    model = Calls(lambda _, x: VIEWS[name](x))
+    module = compiled(model, (torch.ones(3, 4),))
+    again = compiled(model, (torch.ones(3, 4),))
+    trtcache.export(module, tmp_path / "program.pt2")
+    for one in (module, again, trtcache.load(tmp_path / "program.pt2", trust="local-file")):
+        x = torch.ones(3, 4, requires_grad=grad)
+        made, expected = pytree.tree_leaves(one(x)), pytree.tree_leaves(model(x))
+        tensors = [(a, b) for a, b in zip(made, expected, strict=True) if isinstance(b, torch.Tensor)]
+        for result, eager in tensors:
+            assert (result is x) is (eager is x)
+            if eager.untyped_storage()._cdata == x.untyped_storage()._cdata:
+                # torch lets a view that is made without gradients say that it requires them.
+                assert result.requires_grad is (eager.requires_grad and name != "slice without gradient")
+                assert result.data_ptr() == x.data_ptr()
+        assert len({id(a) for a, _ in tensors}) == len({id(b) for _, b in tensors})
+        for result, eager in tensors:
+            if eager is not x:
+                with torch.no_grad():
+                    result.unsqueeze_(0)
+        assert x.shape == (3, 4)
+
+
+def test_a_view_has_a_key_of_its_own(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """``x`` and ``x[:]`` are one lowered graph, and two programs; a program without views has the key of before."""
+    functions = (VIEWS[name] for name in ("itself", "slice", "detach"))
+    modules = [compiled(Calls(lambda _, x, f=function: f(x)), (torch.ones(3, 4),)) for function in functions]
+    keys = [one.report.partitions[0].key for one in modules]
+    assert len(set(keys)) == 3
+    assert ["views" in one.parts for one in keys if one is not None] == [False, True, True]

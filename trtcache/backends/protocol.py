@@ -74,6 +74,8 @@ def interface_document(interface: Interface, constants: Mapping[str, torch.Tenso
         "sizes": [list(bounds) for bounds in interface.ranges],
         "outputs": [one.document() for one in interface.outputs],
     }
+    if interface.views:
+        document["views"] = list(interface.views)
     if interface.guards:
         document["guards"] = list(interface.guards)
     if interface.small_sizes is not None:

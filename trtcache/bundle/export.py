@@ -310,7 +310,9 @@ def _program(contents: ProgramContents, number: int, entry: Entry, path: Path) -
     roles = []
     for kind, target, _ in graph["nodes"][-1][1]:
         one = None if kind == "weight" else next(results)
-        roles.append(Role(one.kind, one.target, one.value, one.layout) if one else Role("weight", f"s{target}"))
+        roles.append(
+            Role(one.kind, one.target, one.value, one.layout, one.view) if one else Role("weight", f"s{target}")
+        )
     values = {one.leaf: one.value for one in interface.values}
     try:
         program = rebuild_program(

@@ -40,7 +40,18 @@ if TYPE_CHECKING:
     from trtcache.weights.slots import Slot
 
 
-PROGRAM_PARTS = ("graph", "inputs", "values", "structure", "layouts", "sizes", "guards", "pipeline", "operators")
+PROGRAM_PARTS = (
+    "graph",
+    "inputs",
+    "values",
+    "structure",
+    "layouts",
+    "views",
+    "sizes",
+    "guards",
+    "pipeline",
+    "operators",
+)
 """The parts of a key that describe the program, not how and for what it is built."""
 
 EXAMPLE_SIZES = "example_sizes"
@@ -268,6 +279,8 @@ def key_parts(
         "target": target.document(),
         "toolchain": toolchain,
     }
+    if interface.views:  # likewise below: a program without them keeps its key
+        parts["views"] = interface.views
     if interface.guards:  # a program without guards keeps the key of versions without guards
         parts["guards"] = list(interface.guards)
     return parts

@@ -71,13 +71,15 @@ class Result:
     ``kind`` is ``result``, ``value``, ``size``, ``number``, ``weight`` or ``input`` as in ``marked_graph.Role``; new
     contents of weights are not results, since an engine updates its own weights. The value of a size is JSON for
     ``evaluate``. ``layout`` is the memory order of a result's dimensions in the model, from the outermost;
-    None if it need not be kept.
+    None if it need not be kept. ``view`` is ``view`` or ``detached`` if it is a tensor of its own that views an input
+    or an earlier result, which the engine returns in its place; None in files of older versions.
     """
 
     kind: str
     target: int | None = None
     value: Any = None
     layout: tuple[int, ...] | None = None
+    view: str | None = None
 
     @property
     def is_output(self) -> bool:
@@ -157,6 +159,12 @@ class Interface:
         if self.small_sizes is None:
             return self.ranges
         return tuple((least, most) for least, (_, most) in zip(self.small_sizes.least, self.ranges, strict=True))
+
+    @property
+    def views(self) -> list[str | None]:
+        """``view`` of each result; empty if no result has one."""
+        views = [one.view for one in self.results]
+        return views if any(views) else []
 
     @property
     def conditions(self) -> tuple[Json, ...]:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 _NUMBERS = (SymIntArgument, SymFloatArgument, SymBoolArgument)
+_DETACHING = frozenset({torch.ops.aten.detach.default, torch.ops.aten.detach_.default})
 _NEED_WEIGHTS = 10  # index of this argument of ``_native_multi_head_attention``
 
 
@@ -62,12 +63,16 @@ class Role:
     ``layout`` is the memory order of a result's dimensions in the model, from the outermost to the innermost, or None
     if its memory has gaps or that depends on sizes. Passes may compute the result differently, but a caller can see its
     layout.
+
+    ``view`` is ``view`` or ``detached`` for a result that the model returns as a view of an input or of an earlier
+    result, and that the graph has as that tensor itself; None for others (``mark_views``).
     """
 
     kind: str
     target: str | int | None = None
     value: object = None
     layout: tuple[int, ...] | None = None
+    view: str | None = None
 
 
 @frozen_dataclass
@@ -228,6 +233,50 @@ def _mark_outputs(graph_module: fx.GraphModule, specs: list[OutputSpec], leaves:
             raise ExportError("the program", f"it returns a {what}; only tensors and constants can be returned")
         roles.append(role)
     output.args = (tuple(results),)
+    output.meta["roles"] = tuple(roles)
+
+
+def result_views(program: ExportedProgram) -> list[tuple[object, str | None]]:
+    """Return for each result of an exported program its node, and what it is if lowering removes that.
+
+    An argument itself is None. What views of an argument lead to is a ``view``, of which torch can compute a gradient.
+    Anything else is ``detached``, as ``x.detach()``; also ``x[:]`` within ``torch.no_grad``, which is another graph.
+    """
+    specs = program.graph_signature.output_specs
+    results: list[Any] = list(program.graph.output_node().args[0])
+    return [
+        (node, _view(node)) for node, spec in zip(results, specs, strict=True) if spec.kind is OutputKind.USER_OUTPUT
+    ]
+
+
+def _view(node: object) -> str | None:
+    if not isinstance(node, fx.Node) or node.op == "placeholder":
+        return None
+    while node.op == "call_function":
+        sources = [one for one in node.all_input_nodes if tensor_of(one) is not None or node.target is operator.getitem]
+        is_operator = isinstance(node.target, torch._ops.OpOverload) or node.target is operator.getitem
+        if not is_operator or node.target in _DETACHING or len(sources) != 1:
+            return "detached"
+        node = sources[0]
+    return "view" if node.op == "placeholder" else "detached"
+
+
+def mark_views(graph: fx.Graph, views: list[tuple[object, str | None]]) -> None:
+    """Set ``view`` of the results that are a tensor of their own in the model, and another one itself in the graph.
+
+    Args:
+        graph: the lowered graph.
+        views: what ``result_views`` returned.
+    """
+    output = graph.output_node()
+    remaining, exported, roles = iter(views), dict[fx.Node, object](), []
+    for role, node in zip(output.meta["roles"], output.args[0], strict=True):  # type: ignore[arg-type]  # a tuple
+        source, view = (None, None) if role.kind in {"weight", "input"} else next(remaining)
+        if role.kind == "result" and view and ("input" in node.meta or exported.get(node, source) is not source):
+            role = replace(role, view=view)
+        if role.kind == "result":
+            exported.setdefault(node, source)
+        roles.append(role)
     output.meta["roles"] = tuple(roles)
 
 

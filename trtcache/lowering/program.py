@@ -170,7 +170,7 @@ def assemble_program(
     for role in (role for role in roles if role.kind != "weight"):
         target = role.target if isinstance(role.target, int) else None
         result_value = write_number(role.value, result_symbols) if role.kind == "size" else role.value
-        results.append(Result(role.kind, target, result_value, role.layout))
+        results.append(Result(role.kind, target, result_value, role.layout, role.view))
     output_symbols, nodes = symbols.copy(), zip(roles, output.args[0], strict=True)  # type: ignore[arg-type]  # a tuple
     computed = [node.meta["val"] for role, node in nodes if role.kind not in {*NOT_COMPUTED, "weight"}]
     outputs = tuple(

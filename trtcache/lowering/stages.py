@@ -24,7 +24,7 @@ from trtcache.lowering.capture import export
 from trtcache.lowering.decompositions import decompose, restore_graph
 from trtcache.lowering.devices import move_weights
 from trtcache.lowering.guards import ExportGuards
-from trtcache.lowering.marked_graph import mark
+from trtcache.lowering.marked_graph import mark, mark_views, result_views
 from trtcache.lowering.passes import Pass, PassResult, installed_passes, load_third_party, spec
 from trtcache.lowering.program import LoweredProgram, finish, listing
 from trtcache.lowering.rewrites.arithmetic import Arithmetic, Casts, Commutative
@@ -252,6 +252,7 @@ def lower(
     seconds["export"] = time.perf_counter() - start
     start = time.perf_counter()
     guards = ExportGuards.of(exported)  # before decompositions, which may lose the saved guards
+    views = result_views(exported)
     forced = torch_executed or TorchSelection()
     with forced.annotate(exported.graph), restore_graph(exported.graph_module):
         assert_numbers(exported.graph)
@@ -272,6 +273,7 @@ def lower(
         raise
     restore_targets(marked.graph_module.graph)
     move_weights(marked.graph_module, name or label)
+    mark_views(marked.graph_module.graph, views)
     specs = (*first.spec, *last.spec, *(f"keep@1{{{operator}}}" for operator in sorted(keep)))
     program = finish(exported, marked, name=name or label, pipeline=specs, runs=runs, guards=guards)
     seconds["lower"] = time.perf_counter() - start

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.protocol import CONSTANTS, INTERFACE, INTERFACE_FORMAT, WEIGHT_MAP
@@ -201,6 +202,7 @@ def _check(document: Mapping[str, Any], entry: Entry) -> None:
         ("values", document["values"]),
         ("sizes", document["sizes"]),
         ("layouts", layouts),
+        ("views", document.get("views", [])),
         ("guards", document.get("guards", [])),
     ):
         if parts.get(name, []) != written:
@@ -230,7 +232,7 @@ def parse_interface(
     return Interface(
         inputs=tuple(map(_tensor_input, document["inputs"])),
         values=tuple(ValueInput(int(leaf), _value(value)) for leaf, value in document["values"]),
-        results=tuple(map(_result, document["results"])),
+        results=tuple(_result(one, view) for one, view in zip_longest(document["results"], document.get("views", ()))),
         slots=slots,
         weights=tuple(weights),
         constants=tuple(document["constants"][name][0] for name in in_order(document["constants"])),
@@ -260,10 +262,12 @@ def _tensor_input(written: Mapping[str, Any]) -> TensorInput:
     return TensorInput(written["leaf"], *_geometry(written), *flags)
 
 
-def _result(written: Sequence[Any]) -> Result:
+def _result(written: Sequence[Any], view: object) -> Result:
     kind, target, value, layout = written
     read = value if kind == "size" else _value(value)
-    return Result(kind, target, read, None if layout is None else tuple(layout))
+    if view not in {None, "view", "detached"}:
+        raise ValueError(f"{view!r:.40} is not a kind of view")
+    return Result(kind, target, read, None if layout is None else tuple(layout), view)
 
 
 def _value(written: object) -> object:

@@ -172,7 +172,7 @@ class ModuleCall:
         self.check = InputCheck(interface, executable.device, signature.label)
         self.on_guard: OnGuard | None = None
         self._inputs, self._values, self._results = interface.inputs, interface.values, interface.results
-        self._plain = all(result.kind == "result" for result in self._results)
+        self._plain = all(result.kind == "result" and result.view is None for result in self._results)
         self._tensors = tuple(one.leaf for one in self._inputs if not one.number)
         self._changed = tuple(one for one in interface.weights if one.is_mutated)
         self._memory: tuple[EngineWeights, Memory, Memory] | None = None
@@ -315,7 +315,7 @@ class ModuleCall:
         return separate_memory(dense, seen | self.swap.weight_places())  # a refit may have come between
 
     def _finish_results(self, outputs: list[torch.Tensor], leaves: Any) -> list[Any]:
-        """Write new contents back to the caller's inputs, and insert the model's non-tensor results."""
+        """Write new contents back to the caller's inputs, and insert the model's results that are no outputs."""
         results: list[Any] = []
         remaining = iter(outputs)
         sizes = bind_sizes(self._inputs, [leaves[one.leaf] for one in self._inputs]) if self._has_sizes else {}
@@ -329,6 +329,9 @@ class ModuleCall:
             elif result.kind == "input":
                 with torch.no_grad():
                     leaves[result.target].copy_(next(remaining))
+            elif result.view is not None:
+                tensor = next(remaining)  # the argument itself, whose shape the caller could change with the result's
+                results.append(tensor.detach() if result.view == "detached" else tensor.view_as(tensor))
             else:
                 results.append(next(remaining))
         return results
