@@ -12,7 +12,7 @@ from torch.export import Dim
 from torch.utils import _pytree as pytree
 
 import trtcache
-from tests.models import Calls
+from tests.models import Calls, Pair
 from trtcache.errors import ExportError, InputError
 
 if TYPE_CHECKING:
@@ -275,3 +275,25 @@ def test_a_view_has_a_key_of_its_own(compiled: Callable[..., trtcache.CompiledMo
     keys = [one.report.partitions[0].key for one in modules]
     assert len(set(keys)) == 3
     assert ["views" in one.parts for one in keys if one is not None] == [False, True, True]
+
+
+class Shapes(nn.Module):
+    """The shape of the argument, in several containers."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return x * 2, {"shape": x.shape, "pair": Pair(x.shape, [x.size()])}, torch.max(x, 0), tuple(x.shape)
+
+
+@pytest.mark.parametrize("model", [Shapes(), Calls(lambda _, x: x.shape)], ids=["nested", "alone"])
+@pytest.mark.parametrize("shapes", [None, {0: Dim.DYNAMIC}], ids=["fixed", "dynamic"])
+def test_a_shape_is_a_size(
+    compiled: Callable[..., trtcache.CompiledModule], model: nn.Module, shapes: Any, tmp_path: Path
+) -> None:
+    """Not a tuple, which has no ``numel``."""
+    given = shapes and (((shapes,),) if isinstance(model, Calls) else (shapes,))
+    module = compiled(model, (torch.ones(3, 4),), dynamic_shapes=given)
+    trtcache.export(module, tmp_path / "program.pt2")
+    for one in (module, trtcache.load(tmp_path / "program.pt2", trust="local-file")):
+        for x in (torch.ones(3, 4), torch.ones(5, 4))[: 1 + bool(shapes)]:
+            made, expected = one(x), model(x)
+            assert repr(made) == repr(expected)

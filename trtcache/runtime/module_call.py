@@ -61,6 +61,7 @@ class CallSignature(ArgumentOrder):
         super().__init__(len(children(positional)), named.context, signature, input_names)
         self._modules = configurations(in_spec)
         self._is_single = out_spec.is_leaf()
+        self._has_shapes = not self._is_single and _has_shapes(out_spec)
         self._flat = all(child.is_leaf() for child in (*children(positional), *children(named)))
         self._expected = in_spec if self._flat else _exact_spec(in_spec)
 
@@ -132,6 +133,8 @@ class CallSignature(ArgumentOrder):
         """Return an output with the model's own structure."""
         if self._is_single:
             return results[0]
+        if self._has_shapes:
+            return _unflatten_with_shapes(self.out_spec, iter(results))
         return pytree.tree_unflatten(results, self.out_spec)
 
     def label(self, leaf: int) -> str:
@@ -150,6 +153,20 @@ def _exact_spec(spec: pytree.TreeSpec) -> pytree.TreeSpec:
     # The context of a class that is registered with torch can be anything.
     context = exact_keys(spec.context) if spec.type in CONTAINERS else ExactKey(spec.context)
     return pytree.TreeSpec(spec.type, context, [_exact_spec(child) for child in children(spec)])
+
+
+def _has_shapes(spec: pytree.TreeSpec) -> bool:
+    return spec.type is torch.Size or any(map(_has_shapes, children(spec)))
+
+
+def _unflatten_with_shapes(spec: pytree.TreeSpec, results: Iterator[Any]) -> Any:
+    """Return an output with ``torch.Size`` for the shapes in it, of which ``tree_unflatten`` makes tuples."""
+    if spec.is_leaf():
+        return next(results)
+    parts = [_unflatten_with_shapes(child, results) for child in children(spec)]
+    if spec.type is torch.Size:
+        return torch.Size(parts)
+    return pytree.SUPPORTED_NODES[spec.type].unflatten_fn(parts, spec.context)
 
 
 class ModuleCall:
