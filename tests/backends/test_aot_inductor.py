@@ -316,6 +316,45 @@ def test_results_have_the_dtypes_of_torch(engines: Path) -> None:
             torch.testing.assert_close(ours, theirs)
 
 
+class Extremes(nn.Module):
+    """Every way to ask for the greatest and the least element, of a vector and along each dimension of a matrix."""
+
+    def forward(self, *tensors: torch.Tensor) -> list[tuple[torch.Tensor, ...]]:
+        return [self._of(x) for x in tensors]
+
+    def _of(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        small, matrix = x[:16], torch.stack([x, x.flip(0), x ^ 1])
+        one = x.max(), x.min(), x.amax(0), *x.aminmax(), x.argmax(), x.argmin(), small.max(), small.argmin()
+        inner = *matrix.max(1), *matrix.min(1, keepdim=True), matrix.amin(1), matrix.argmax(1), *matrix.aminmax(dim=1)
+        outer = *matrix.max(0), *matrix.min(0), matrix.amax(0), matrix.argmin(0), matrix.amax(), matrix.argmax()
+        others = (
+            x.cummax(0)[0],
+            x.sort()[0],
+            x.median(),
+            x.topk(3)[0],
+            (x == x.amax()).sum(),
+            x - x.amin(),
+            (x ^ 3).min(),
+        )
+        return *one, *inner, *outer, *others
+
+
+def test_extremes_of_bytes_are_elements(engines: Path) -> None:
+    """Of negative numbers, of positive ones and of those above 127: Inductor's vectors have zeros among them."""
+    n = torch.export.Dim("n", min=20, max=200)
+    model = Extremes()
+    signed, unsigned = torch.arange(-100, -60, dtype=torch.int8), torch.arange(100, 140, dtype=torch.uint8)
+    examples = signed, unsigned, signed.short(), signed[:33] + 105
+    compiled = trtcache.compile(model, examples, dynamic_shapes=(({0: n}, {0: n}, {0: n}, None),), cache=engines)
+    for size in (40, 20, 31, 32, 33, 64, 100, 128):
+        places = torch.arange(size) * 7 % 59
+        x, y = (places - 100).to(torch.int8), (places + 100).to(torch.uint8)
+        for given in ((x, y, x.short(), examples[3]), (places.to(torch.int8) + 5, y // 2, -x.short(), -examples[3])):
+            for ours, theirs in zip(compiled(*given), model(*given), strict=True):
+                assert [one.dtype for one in ours] == [one.dtype for one in theirs]
+                assert [one.tolist() for one in ours] == [one.tolist() for one in theirs]
+
+
 def test_an_output_of_another_dtype_is_an_error(interpreter: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A builder that computes an operator in another dtype is noticed in the first call."""
     compiled = trtcache.compile(Affine(), (X,), backend=interpreter)

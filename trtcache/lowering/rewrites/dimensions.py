@@ -14,6 +14,7 @@ from torch import fx
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.passes import Pass, PassResult
+from trtcache.lowering.rewrites.cpu import EXTREMES, widen_bytes
 from trtcache.lowering.rewriting import (
     arguments,
     calls_of,
@@ -90,6 +91,7 @@ _SEARCHES: dict[object, tuple[Any, int]] = {
 }
 """Operator that searches a number -> that of a tensor, and the place of the number."""
 _POWERS = frozenset({aten.pow.Tensor_Scalar, aten.pow.Scalar})
+_REPLACED = _ANY_OR_ALL | _SEARCHES.keys()
 _CORRECTED = frozenset({aten.var.correction, aten.std.correction, aten.var_mean.correction})
 _REDUCED_DTYPES = frozenset(
     {
@@ -108,20 +110,19 @@ class Dimensions(Pass):
     next to floats are floats; a dtype, layout or device that equals the operator's default is explicit in factory
     functions and omitted elsewhere; attention's default scale is omitted, and so are arguments that only affect the
     gradient of an embedding. ``any`` and ``all`` over no dimension are ``x != 0``. What a varying bound clamps is cast
-    to the result's dtype; in a power of integers, a number that is the base or varies is a tensor.
+    to the result's dtype; in a power of integers, a number that is the base or varies is a tensor. On a CPU, extremes
+    of bytes are taken in int32.
     """
 
     name: ClassVar[str] = "dimensions"
-    # Unchanged for casts, powers and searches: only programs that contain them get other keys.
+    # Unchanged for casts, powers, searches and extremes: only programs that contain them get other keys.
     version: ClassVar[int] = 2
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite arguments in place."""
         modified = False
         for node in graph_module.graph.nodes:
-            if node.op != "call_function" or not (
-                _rules(node.target) or node.target in _ANY_OR_ALL or node.target in _SEARCHES
-            ):
+            if node.op != "call_function" or not (_rules(node.target) or node.target in _REPLACED):
                 continue
             target = node.target
             if target in _OVERLOADS:
@@ -249,6 +250,7 @@ def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
         (target is aten.select.int or target is aten.select_scatter.default, _bound_index),
         (target is aten.convolution.default or target in _WINDOWS, _widen_windows),
         (target in _CLAMPS, _cast_clamped),
+        (target in EXTREMES, widen_bytes),
         (target is aten.add.Tensor, _drop_boolean_factor),
         (target in _SCALED, _float_numbers),
         (bool(_FACTORS & set(names)) and target not in _SCALED_BY_FLOAT, _integer_factors),
