@@ -355,6 +355,37 @@ def test_extremes_of_bytes_are_elements(engines: Path) -> None:
                 assert [one.tolist() for one in ours] == [one.tolist() for one in theirs]
 
 
+class Remainders(nn.Module):
+    """Remainders by a number and by a tensor, of each floating-point dtype."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, half: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        wide = x.double() % y, x % 0.1, x % -3, x.int() % 2.5
+        return (
+            x % 3,
+            x % 6.2831855,
+            x % y,
+            7.5 % x,
+            *wide,
+            half % 3,
+            half % half.flip(0),
+            torch.fmod(x, y),
+            x.long() % 7,
+        )
+
+
+def test_remainders_are_below_the_divisor(engines: Path) -> None:
+    """Also of large quotients: ``99999992 % 3`` was 0 and ``50331649 % 6.2831855`` was 8, from rounded quotients."""
+    model = Remainders()
+    torch.manual_seed(0)
+    x = torch.cat([torch.tensor([99999992.0, 50331649.0, 123456.7, -7.5, 6.0, -6.0, 1e9]), torch.randn(93) * 1e6])
+    y = torch.where(x.flip(0) > 0, 0.3, -6.2831855) * torch.rand(100).add(0.5)
+    for case in (x, y, x.bfloat16()), (x * 8, -y, (x / 9).bfloat16()):
+        compiled = trtcache.compile(model, (x, y, x.bfloat16()), cache=engines)
+        for ours, theirs in zip(compiled(*case), model(*case), strict=True):
+            assert ours.dtype is theirs.dtype
+            assert torch.equal(ours, theirs)
+
+
 def test_an_output_of_another_dtype_is_an_error(interpreter: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A builder that computes an operator in another dtype is noticed in the first call."""
     compiled = trtcache.compile(Affine(), (X,), backend=interpreter)

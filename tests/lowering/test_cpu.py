@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -13,6 +15,7 @@ from trtcache.lowering.rewrites.cpu import EXTREMES
 from trtcache.lowering.rewrites.dimensions import Dimensions
 
 BYTES = torch.arange(-60, 60, dtype=torch.int8).view(40, 3)
+NUMBERS = torch.tensor([99999992.0, 50331649.0, -7.5, 7.5, 6.0, -6.0, 0.0, -0.0, 1e30, math.inf, math.nan, -1e-40])
 
 
 @pytest.mark.parametrize(
@@ -58,11 +61,57 @@ def test_other_extremes_are_unchanged(dtype: torch.dtype) -> None:
     assert "_to_copy" not in operators(keeps_its_promise(Dimensions(), sums, BYTES))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x % 3,
+        lambda x: x % -6.2831855,
+        lambda x: x % 0,
+        lambda x: x % x.flip(0),
+        lambda x: x % x[:1, None],
+        lambda x: x % x[0].double(),
+        lambda x: x[1] % x.double(),
+        lambda x: 2.5 % x,
+        lambda x: 7 % x,
+        lambda x: x.remainder(x.shape[0]),
+        lambda x: x.shape[0] % x,
+        lambda x: x.clamp(-9, 9).nan_to_num().int() % 2.5,
+        lambda x: x.half() % x.flip(0).half(),
+        lambda x: x.bfloat16() % 3,
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_remainders_of_floats_are_made_from_fmod(function: object, dtype: torch.dtype) -> None:
+    """The results are torch's to the last bit, with its signs of zero."""
+    model, x = Calls(lambda _, x: function(x)), NUMBERS.to(dtype)  # type: ignore[operator]
+    program = trtcache.lower(model, (x,), dynamic_shapes=(({0: DYNAMIC},),))
+    targets = {str(node.target) for node in program.graph_module.graph.nodes}
+    assert targets & {"aten.fmod.Scalar", "aten.fmod.Tensor"}
+    assert not any("remainder" in target for target in targets)
+    (found,), expected = outputs(program, x), model(x)
+    assert found.dtype is expected.dtype
+    assert torch.equal(found.nan_to_num(12345), expected.nan_to_num(12345))
+    assert torch.equal(found.signbit()[~expected.isnan()], expected.signbit()[~expected.isnan()])
+
+
+def test_the_pass_makes_remainders_once() -> None:
+    """Its result has no remainder, so that nothing is left to change, by a number and by a tensor."""
+    model = Calls(lambda _, x: (x % 3, x % -0.5, x % x.flip(0), 3.5 % x, x % x[0].double(), x.long() % 2.5))
+    graph = keeps_its_promise(Dimensions(), model, torch.arange(1.0, 9), dynamic=({0: DYNAMIC},))
+    assert operators(graph).count("fmod") == 6
+
+
+def test_remainders_of_integers_are_unchanged() -> None:
+    """Inductor computes them as torch does."""
+    model = Calls(lambda _, x: (x % 3, x % x.flip(0), 3 % x))
+    assert operators(keeps_its_promise(Dimensions(), model, torch.arange(1, 9))).count("remainder") == 3
+
+
 def test_other_devices_are_unchanged() -> None:
     """Elsewhere calls are as they were, so that their programs keep their keys."""
     with torch.device("meta"):
-        arguments = (torch.empty(40, 3, dtype=torch.int8),)
-    model = Calls(lambda _, x: (x.amax(0), x.argmax()))
+        arguments = torch.empty(40, 3, dtype=torch.int8), torch.empty(12)
+    model = Calls(lambda _, x, y: (x.amax(0), x.argmax(), y % 3, y % y.flip(0)))
     found = operators(marked(model, *arguments))
     graph = marked(model, *arguments)
     Dimensions()(graph.graph_module)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from trtcache.lowering.rewriting import insert_cast, tensor_of
+from trtcache.lowering.rewriting import insert_call, insert_cast, tensor_of
 
 aten = torch.ops.aten
 
@@ -21,6 +21,7 @@ EXTREMES = frozenset(
         *(aten.argmax.default, aten.argmin.default),
     }
 )
+REMAINDERS = frozenset({aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor})
 _BYTES = frozenset({torch.int8, torch.uint8})
 
 
@@ -52,3 +53,43 @@ def _cast_back(node: fx.Node, dtype: torch.dtype) -> None:
         cast = node.graph.call_function(aten._to_copy.default, (node,), {"dtype": dtype})
     cast.meta["val"] = value
     node.replace_all_uses_with(cast, delete_user_cb=lambda user: user is not cast)
+
+
+def take_remainder(node: fx.Node) -> None:
+    """Compute a remainder of floats from ``fmod``, as torch's kernel does.
+
+    Inductor's vectors have ``a - floor(a / b) * b``, whose quotient and product are rounded: ``99999992 % 3`` was 0
+    instead of 2, and ``50331649 % 6.2831855`` was 8.
+    """
+    result = node.meta["val"]
+    if not result.dtype.is_floating_point or result.device.type != "cpu":
+        return
+    x, divisor = (_operand(node, one, result) for one in node.args)
+    truth = result.to(torch.bool)
+    if isinstance(divisor, float):
+        rest = insert_call(node, aten.fmod.Scalar, (x, divisor), result)
+        beyond = insert_call(node, aten.gt.Scalar if divisor < 0 else aten.lt.Scalar, (rest, 0.0), truth)
+    else:
+        rest = insert_call(node, aten.fmod.Tensor, (x, divisor), result)
+        value = divisor.meta["val"].to(torch.bool)
+        signs = (
+            insert_call(node, aten.lt.Scalar, (rest, 0.0), truth),
+            insert_call(node, aten.lt.Scalar, (divisor, 0.0), value),
+        )
+        differ = insert_call(node, aten.bitwise_xor.Tensor, signs, truth)
+        nonzero = insert_call(node, aten.ne.Scalar, (rest, 0.0), truth)
+        beyond = insert_call(node, aten.bitwise_and.Tensor, (nonzero, differ), truth)
+    total = insert_call(node, aten.add.Tensor, (rest, divisor), result)
+    node.target, node.args, node.kwargs = aten.where.self, (beyond, total, rest), {}
+
+
+def _operand(node: fx.Node, operand: Any, result: torch.Tensor) -> Any:
+    """Return a tensor of the result's dtype, or the divisor if that is a constant number."""
+    value = tensor_of(operand)
+    if value is not None:
+        return operand if value.dtype is result.dtype else insert_cast(node, operand, value.to(result.dtype))
+    if not isinstance(operand, fx.Node) and operand is not node.args[0]:
+        return float(operand)
+    number = insert_call(node, aten.full.default, ([], operand), result.new_empty(()))
+    number.kwargs = {"dtype": result.dtype, "layout": torch.strided, "device": result.device}
+    return number

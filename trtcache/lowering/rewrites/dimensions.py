@@ -14,7 +14,7 @@ from torch import fx
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewrites.cpu import EXTREMES, widen_bytes
+from trtcache.lowering.rewrites.cpu import EXTREMES, REMAINDERS, take_remainder, widen_bytes
 from trtcache.lowering.rewriting import (
     arguments,
     calls_of,
@@ -91,7 +91,7 @@ _SEARCHES: dict[object, tuple[Any, int]] = {
 }
 """Operator that searches a number -> that of a tensor, and the place of the number."""
 _POWERS = frozenset({aten.pow.Tensor_Scalar, aten.pow.Scalar})
-_REPLACED = _ANY_OR_ALL | _SEARCHES.keys()
+_REPLACED = _ANY_OR_ALL | _SEARCHES.keys() | REMAINDERS
 _CORRECTED = frozenset({aten.var.correction, aten.std.correction, aten.var_mean.correction})
 _REDUCED_DTYPES = frozenset(
     {
@@ -111,11 +111,11 @@ class Dimensions(Pass):
     functions and omitted elsewhere; attention's default scale is omitted, and so are arguments that only affect the
     gradient of an embedding. ``any`` and ``all`` over no dimension are ``x != 0``. What a varying bound clamps is cast
     to the result's dtype; in a power of integers, a number that is the base or varies is a tensor. On a CPU, extremes
-    of bytes are taken in int32.
+    of bytes are taken in int32, and remainders of floats are made from ``fmod``.
     """
 
     name: ClassVar[str] = "dimensions"
-    # Unchanged for casts, powers, searches and extremes: only programs that contain them get other keys.
+    # Unchanged for casts, powers, searches, extremes and remainders: only programs that contain them get other keys.
     version: ClassVar[int] = 2
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
@@ -127,6 +127,8 @@ class Dimensions(Pass):
             target = node.target
             if target in _OVERLOADS:
                 _change_overload(node, _OVERLOADS[target])
+            elif target in REMAINDERS:
+                take_remainder(node)
             elif target in _ANY_OR_ALL and not _cast_truth(node) and _reduces_nothing(node):
                 node.target, node.args, node.kwargs = aten.ne.Scalar, (node.args[0], 0), {}
             elif target in _POWERS:
