@@ -335,8 +335,12 @@ class Extremes(nn.Module):
             (x == x.amax()).sum(),
             x - x.amin(),
             (x ^ 3).min(),
+            (x > 0).prod(dtype=torch.int8),
+            (x | 1).prod(dtype=torch.uint8),
+            (matrix | 1).prod(1, dtype=torch.int8),
         )
-        return *one, *inner, *outer, *others
+        truths = matrix.t() > matrix.t()[5]
+        return *one, *inner, *outer, *others, *truths.min(0), *truths.max(0), *truths.min(1), *truths.max(1)
 
 
 def test_extremes_of_bytes_are_elements(engines: Path) -> None:

@@ -11,7 +11,7 @@ import trtcache
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, operators
 from tests.lowering.graphs import marked
 from tests.lowering.lowered import outputs
-from trtcache.lowering.rewrites.cpu import EXTREMES
+from trtcache.lowering.rewrites.cpu import EXTREMES, PRODUCTS
 from trtcache.lowering.rewrites.dimensions import Dimensions
 
 BYTES = torch.arange(-60, 60, dtype=torch.int8).view(40, 3)
@@ -43,12 +43,31 @@ def test_extremes_of_bytes_are_taken_in_int32(function: object, dtype: torch.dty
     assert {node.args[0].meta["val"].dtype for node in calls} == {torch.int32}
 
 
+def test_places_of_the_greatest_and_the_least_bool_are_taken_in_int32() -> None:
+    """Elements are bool again; ``any`` and ``all`` are unchanged."""
+    model = Calls(lambda _, x: (x.max(0), x.min(1), x.amax(), x.any(0), x.all()))
+    graph = keeps_its_promise(Dimensions(), model, BYTES > 0).graph_module.graph
+    assert {node.args[0].meta["val"].dtype for node in graph.nodes if node.target in EXTREMES} == {torch.int32}
+    assert {node.args[0].meta["val"].dtype for node in graph.nodes if node.name in {"any_1", "logical_not"}} == {
+        torch.bool
+    }
+
+
 def test_places_and_elements_that_several_use_are_those_of_torch() -> None:
     """After all passes, for a maximum whose elements and places are used twice."""
     model = Calls(lambda _, x: (x.max(0), x.max(0)[0] * 2, x.max(0)[1] + 1, x.max(1)[0].unsqueeze(1)))
     found, expected = outputs(trtcache.lower(model, (BYTES,)), BYTES), model(BYTES)
     for ours, theirs in zip(found, [*expected[0], *expected[1:]], strict=True):
         assert (ours.dtype, ours.tolist()) == (theirs.dtype, theirs.tolist())
+
+
+def test_products_of_bytes_are_computed_in_int32() -> None:
+    """Of whatever is converted to them first; without a dtype they are of int64 already."""
+    functions = (lambda x: x.prod(dtype=torch.int8), lambda x: x.prod(0, dtype=torch.uint8), lambda x: x.prod(1))
+    model = Calls(lambda _, x: [function(one) for function in functions for one in (x, x > 0, x.float() * 1.5)])  # type: ignore[no-untyped-call]
+    graph = keeps_its_promise(Dimensions(), model, BYTES % 5 + 1).graph_module.graph
+    calls = [node for node in graph.nodes if node.target in PRODUCTS]
+    assert [node.meta["val"].dtype for node in calls] == [torch.int32] * 6 + [torch.int64] * 2 + [torch.float32]
 
 
 @pytest.mark.parametrize("dtype", [torch.int16, torch.int32, torch.int64, torch.float32])

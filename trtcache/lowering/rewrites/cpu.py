@@ -21,15 +21,17 @@ EXTREMES = frozenset(
         *(aten.argmax.default, aten.argmin.default),
     }
 )
+PRODUCTS = frozenset({aten.prod.default, aten.prod.dim_int})
 REMAINDERS = frozenset({aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor})
-_BYTES = frozenset({torch.int8, torch.uint8})
+_BYTES = frozenset({torch.int8, torch.uint8, torch.bool})
 
 
 def widen_bytes(node: fx.Node, values: list[Any]) -> None:
-    """Take an extreme of int8 or uint8 in int32, and cast what is one of the elements back.
+    """Take an extreme of int8, uint8 or bool in int32, and cast what is one of the elements back.
 
     Inductor loads 16 bytes into a vector of 32 or 64, and reduces all of it, with the zeros behind them: the maximum of
-    40 negative numbers was 0, and the place of it any number.
+    40 negative numbers was 0, and the place of it any number. The place of the least bool along an outer dimension was
+    0, whatever was there.
     """
     value = tensor_of(values[0])
     if value is None or value.dtype not in _BYTES or value.device.type != "cpu":
@@ -44,6 +46,17 @@ def widen_bytes(node: fx.Node, values: list[Any]) -> None:
                 _cast_back(user, value.dtype)
     elif result.dtype is value.dtype:
         _cast_back(node, value.dtype)
+
+
+def widen_product(node: fx.Node, values: list[Any]) -> None:
+    """Multiply int8, uint8 or bool in int32, which gives the same bytes: the zeros made the product of 40 ones 0."""
+    value, result = tensor_of(values[0]), node.meta["val"]
+    if value is None or result.dtype not in _BYTES or result.device.type != "cpu":
+        return
+    if value.dtype is not result.dtype:
+        values[0] = insert_cast(node, values[0], value.to(result.dtype))
+    values[-1] = torch.int32  # the argument ``dtype``
+    _cast_back(node, result.dtype)
 
 
 def _cast_back(node: fx.Node, dtype: torch.dtype) -> None:

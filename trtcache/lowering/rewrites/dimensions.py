@@ -14,7 +14,7 @@ from torch import fx
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewrites.cpu import EXTREMES, REMAINDERS, take_remainder, widen_bytes
+from trtcache.lowering.rewrites.cpu import EXTREMES, PRODUCTS, REMAINDERS, take_remainder, widen_bytes, widen_product
 from trtcache.lowering.rewriting import (
     arguments,
     calls_of,
@@ -111,11 +111,11 @@ class Dimensions(Pass):
     functions and omitted elsewhere; attention's default scale is omitted, and so are arguments that only affect the
     gradient of an embedding. ``any`` and ``all`` over no dimension are ``x != 0``. What a varying bound clamps is cast
     to the result's dtype; in a power of integers, a number that is the base or varies is a tensor. On a CPU, extremes
-    of bytes are taken in int32, and remainders of floats are made from ``fmod``.
+    and products of bytes are computed in int32, and remainders of floats are made from ``fmod``.
     """
 
     name: ClassVar[str] = "dimensions"
-    # Unchanged for casts, powers, searches, extremes and remainders: only programs that contain them get other keys.
+    # Unchanged for casts, powers, searches and what cpu.py has: only programs that contain them get other keys.
     version: ClassVar[int] = 2
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
@@ -253,6 +253,7 @@ def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
         (target is aten.convolution.default or target in _WINDOWS, _widen_windows),
         (target in _CLAMPS, _cast_clamped),
         (target in EXTREMES, widen_bytes),
+        (target in PRODUCTS, widen_product),
         (target is aten.add.Tensor, _drop_boolean_factor),
         (target in _SCALED, _float_numbers),
         (bool(_FACTORS & set(names)) and target not in _SCALED_BY_FLOAT, _integer_factors),
