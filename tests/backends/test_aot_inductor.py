@@ -363,18 +363,10 @@ class Remainders(nn.Module):
     """Remainders by a number and by a tensor, of each floating-point dtype."""
 
     def forward(self, x: torch.Tensor, y: torch.Tensor, half: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        wide = x.double() % y, x % 0.1, x % -3, x.int() % 2.5
-        return (
-            x % 3,
-            x % 6.2831855,
-            x % y,
-            7.5 % x,
-            *wide,
-            half % 3,
-            half % half.flip(0),
-            torch.fmod(x, y),
-            x.long() % 7,
-        )
+        numbers = x % 3, x % 6.2831855, x % 0.1, x % -3, x.int() % 2.5, x.long() % 7
+        tensors = x % y, 7.5 % x, x.double() % y, torch.fmod(x, y)
+        halves = half % 3, half % half.flip(0), half % 0.1, half.fmod(0.1), half.fmod(-0.7), 0.7 % half
+        return *numbers, *tensors, *halves
 
 
 def test_remainders_are_below_the_divisor(engines: Path) -> None:

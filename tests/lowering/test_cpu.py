@@ -14,6 +14,7 @@ from tests.lowering.lowered import outputs
 from trtcache.lowering.rewrites.cpu import EXTREMES, PRODUCTS
 from trtcache.lowering.rewrites.dimensions import Dimensions
 
+aten = torch.ops.aten
 BYTES = torch.arange(-60, 60, dtype=torch.int8).view(40, 3)
 NUMBERS = torch.tensor([99999992.0, 50331649.0, -7.5, 7.5, 6.0, -6.0, 0.0, -0.0, 1e30, math.inf, math.nan, -1e-40])
 
@@ -118,6 +119,15 @@ def test_the_pass_makes_remainders_once() -> None:
     model = Calls(lambda _, x: (x % 3, x % -0.5, x % x.flip(0), 3.5 % x, x % x[0].double(), x.long() % 2.5))
     graph = keeps_its_promise(Dimensions(), model, torch.arange(1.0, 9), dynamic=({0: DYNAMIC},))
     assert operators(graph).count("fmod") == 6
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_numbers_that_halves_are_divided_by_are_halves(dtype: torch.dtype) -> None:
+    """As in torch; one that is too large is infinite."""
+    model = Calls(lambda _, x: (x % 0.1, x.fmod(0.1), 0.1 % x, x % 1e300))
+    graph = keeps_its_promise(Dimensions(), model, torch.arange(1.0, 9).to(dtype)).graph_module.graph
+    numbers = [node.args[1] for node in graph.nodes if node.target in {aten.fmod.Scalar, aten.full.default}]
+    assert set(numbers) == {torch.tensor(0.1, dtype=dtype).item(), torch.tensor(1e300).to(dtype).item()}
 
 
 def test_remainders_of_integers_are_unchanged() -> None:

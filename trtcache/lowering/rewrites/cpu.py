@@ -23,6 +23,7 @@ EXTREMES = frozenset(
 )
 PRODUCTS = frozenset({aten.prod.default, aten.prod.dim_int})
 REMAINDERS = frozenset({aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor})
+_HALVES = frozenset({torch.float16, torch.bfloat16})
 _BYTES = frozenset({torch.int8, torch.uint8, torch.bool})
 
 
@@ -77,7 +78,8 @@ def take_remainder(node: fx.Node) -> None:
     result = node.meta["val"]
     if not result.dtype.is_floating_point or result.device.type != "cpu":
         return
-    x, divisor = (_operand(node, one, result) for one in node.args)
+    x = _operand(node, node.args[0], result, is_divisor=False)
+    divisor = _operand(node, node.args[1], result, is_divisor=True)
     truth = result.to(torch.bool)
     if isinstance(divisor, float):
         rest = insert_call(node, aten.fmod.Scalar, (x, divisor), result)
@@ -96,13 +98,30 @@ def take_remainder(node: fx.Node) -> None:
     node.target, node.args, node.kwargs = aten.where.self, (beyond, total, rest), {}
 
 
-def _operand(node: fx.Node, operand: Any, result: torch.Tensor) -> Any:
+def _operand(node: fx.Node, operand: Any, result: torch.Tensor, *, is_divisor: bool) -> Any:
     """Return a tensor of the result's dtype, or the divisor if that is a constant number."""
     value = tensor_of(operand)
     if value is not None:
         return operand if value.dtype is result.dtype else insert_cast(node, operand, value.to(result.dtype))
-    if not isinstance(operand, fx.Node) and operand is not node.args[0]:
-        return float(operand)
+    if not isinstance(operand, fx.Node):
+        operand = _rounded_number(operand, result.dtype)
+        if is_divisor:
+            return operand
     number = insert_call(node, aten.full.default, ([], operand), result.new_empty(()))
     number.kwargs = {"dtype": result.dtype, "layout": torch.strided, "device": result.device}
     return number
+
+
+def round_divisor(node: fx.Node, values: list[Any]) -> None:
+    """Round the number that ``fmod`` divides halves by to their dtype."""
+    result = node.meta["val"]
+    if result.dtype in _HALVES and result.device.type == "cpu" and isinstance(values[1], (int, float)):
+        values[1] = _rounded_number(values[1], result.dtype)
+
+
+def _rounded_number(number: float, dtype: torch.dtype) -> float:
+    """Return a number as torch rounds it; Inductor computes with halves as with float32.
+
+    0.1 is 0.10009765625 in bfloat16, and ``x % 0.1`` differed by up to 0.1.
+    """
+    return torch.tensor(float(number), dtype=torch.float64, device="cpu").to(dtype).item()

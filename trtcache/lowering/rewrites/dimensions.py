@@ -14,7 +14,15 @@ from torch import fx
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewrites.cpu import EXTREMES, PRODUCTS, REMAINDERS, take_remainder, widen_bytes, widen_product
+from trtcache.lowering.rewrites.cpu import (
+    EXTREMES,
+    PRODUCTS,
+    REMAINDERS,
+    round_divisor,
+    take_remainder,
+    widen_bytes,
+    widen_product,
+)
 from trtcache.lowering.rewriting import (
     arguments,
     calls_of,
@@ -254,6 +262,7 @@ def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
         (target in _CLAMPS, _cast_clamped),
         (target in EXTREMES, widen_bytes),
         (target in PRODUCTS, widen_product),
+        (target is aten.fmod.Scalar, round_divisor),
         (target is aten.add.Tensor, _drop_boolean_factor),
         (target in _SCALED, _float_numbers),
         (bool(_FACTORS & set(names)) and target not in _SCALED_BY_FLOAT, _integer_factors),
