@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import torch
 
     from trtcache.lowering import LoweredProgram
+    from trtcache.store.contract import Entry
     from trtcache.target import Target
 
 
@@ -257,14 +258,13 @@ def build_artifact(
 
 def load_engine(
     backend: Backend,
-    read: Callable[[str], bytes | memoryview],
+    entry: Entry,
     *,
-    key: str,
     device: torch.device,
     constants: Mapping[str, torch.Tensor],
     weights: Mapping[str, torch.Tensor],
 ) -> Engine:
-    """Return a live engine of a verified entry; ``read`` returns a member by name.
+    """Return a live engine of a verified entry.
 
     Raises:
         IncompatibleEngineError: the entry cannot be loaded here, or the loader raised an exception of its own.
@@ -274,8 +274,8 @@ def load_engine(
 
     # A full disk or memory, or a GPU that fails, says nothing about the artifact.
     of_the_machine = (OSError, MemoryError, torch.OutOfMemoryError, torch.AcceleratorError)
-    with _translate_errors(lambda why: IncompatibleEngineError(key, why), of_the_machine):
-        engine = backend.load_entry(read, device=device, constants=constants, weights=weights)
+    with _translate_errors(lambda why: IncompatibleEngineError(entry.key.digest, why), of_the_machine):
+        engine = backend.load_entry(entry.read, device=device, constants=constants, weights=weights)
     if backend.name not in BUILT_IN:
         require_engine(backend, engine)
     return engine if backend.capabilities.refit else _refuse_refits(backend.name, engine)

@@ -146,14 +146,8 @@ class _ProgramReader:
         for record, (number, entry) in zip(self._target["engines"], entries.items(), strict=True):
             own = weights if division.is_one_engine else weights_of(division, number, weights)
             start = time.perf_counter()
-            engines[number] = load_engine(
-                backend,
-                entry.read,
-                key=entry.key.digest,
-                device=self._device,
-                constants=found[number].constants,
-                weights=own,
-            )
+            constants = found[number].constants
+            engines[number] = load_engine(backend, entry, device=self._device, constants=constants, weights=own)
             count, load_s = len(found[number].interface.weights), time.perf_counter() - start
             reports.append(report_engine(entry, record["way"], weights=count, load_s=load_s, path=self._path))
         return engines, reports

@@ -213,14 +213,8 @@ class AliasLookup:
         weights = source.engine_weights(interface, alias, state)
         # If it cannot be loaded, the slow path builds another one, and decides whether this one is damaged.
         with use_tuning_store(self._cache):  # where TensorRT's kernels are cached
-            engine = load_engine(
-                self.backend,
-                entry.read,
-                key=entry.key.digest,
-                device=alias.device,
-                constants=executable.constants,
-                weights=weights,
-            )
+            constants = executable.constants
+            engine = load_engine(self.backend, entry, device=alias.device, constants=constants, weights=weights)
         call = CallSignature(alias.in_spec, alias.out_spec, source.forward, source.input_names(entry.key))
         # A module of an ONNX file keeps no weights: refits read the file.
         module = CompiledModule(executable, engine, weights if source.is_torch else {}, call)

@@ -209,14 +209,7 @@ def _get_and_load(
     def load_entry(entry: Entry) -> Engine:
         constants, device = request.program.constants, request.program.device
         with use_tuning_store(cache):
-            return load_engine(
-                request.backend,
-                entry.read,
-                key=entry.key.digest,
-                device=device,
-                constants=constants,
-                weights=weights,
-            )
+            return load_engine(request.backend, entry, device=device, constants=constants, weights=weights)
 
     fallback = _find_similar_gpu_entry(request, cache)
     if built is not None:
