@@ -13,8 +13,8 @@ from torch._subclasses import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from trtcache.keys.graph_digest import graph_records
-from trtcache.lowering.interface import Content
-from trtcache.lowering.marked_graph import MarkedGraph, Role
+from trtcache.lowering.interface import Content, Result
+from trtcache.lowering.marked_graph import MarkedGraph
 from trtcache.lowering.program import finish
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def _marked(plan: Plan, shuffled: random.Random | None, places: Iterable[int]) -
         node.meta["val"] = _made(step.kind.target, repr(step.params), strides)
         values[SOURCES + place] = node
     output = module.graph.output(tuple(values[one] for one in plan.outputs))
-    output.meta["roles"] = (Role("result"),) * len(plan.outputs)
+    output.meta["roles"] = (Result("result"),) * len(plan.outputs)
     state = {name: torch.empty(4, 4) for name in names}
     return MarkedGraph(module, state, {}, {})
 

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from trtcache.errors import ExportError
 from trtcache.lowering.devices import move_weights
-from trtcache.lowering.marked_graph import Role
+from trtcache.lowering.interface import Result
 from trtcache.weights.recipes import WeightRef
 from trtcache.weights.slots import EngineWeight, Slot
 
@@ -52,7 +52,7 @@ def _graph(build: Callable[[fx.Graph], list[fx.Node]]) -> fx.GraphModule:
     """Return a lowered graph of a program for a GPU, whose weight ``w`` and constant are on the CPU."""
     graph = fx.Graph()
     graph.output(build(graph))
-    graph.output_node().meta["roles"] = tuple(Role("result") for _ in graph.output_node().args[0])  # type: ignore[union-attr]
+    graph.output_node().meta["roles"] = tuple(Result("result") for _ in graph.output_node().args[0])  # type: ignore[union-attr]
     return fx.GraphModule({"constant_0": torch.tensor([0, 2])}, graph)
 
 
@@ -135,7 +135,7 @@ def test_a_buffer_on_the_cpu_that_calls_change_is_refused() -> None:
             return [_call(graph, aten.mul.Tensor, x, w), _call(graph, aten.add.Tensor, w, 1)]
 
         module = _graph(build)
-        module.graph.output_node().meta["roles"] = (Role("result"), Role("weight", "w"))
+        module.graph.output_node().meta["roles"] = (Result("result"), Result("weight", "w"))
         with pytest.raises(ExportError, match=r"its buffer w is on cpu, and a call changes it: move it to cuda:0"):
             move_weights(module, "M")
 

@@ -30,7 +30,7 @@ from trtcache.lowering.interface import NOT_COMPUTED
 
 if TYPE_CHECKING:
     from trtcache.lowering import LoweredProgram
-    from trtcache.lowering.marked_graph import Role
+    from trtcache.lowering.interface import Result
 
 
 def node_dtypes(node: fx.Node) -> frozenset[torch.dtype]:
@@ -223,7 +223,7 @@ def _copy_value(copy: fx.Node, node: fx.Node) -> fx.Node:
     return copy
 
 
-def _outputs(program: LoweredProgram) -> list[tuple[Role, fx.Node]]:
+def _outputs(program: LoweredProgram) -> list[tuple[Result, fx.Node]]:
     output = program.graph_module.graph.output_node()
     return list(zip(output.meta["roles"], output.args[0], strict=True))  # type: ignore[arg-type]  # a list
 

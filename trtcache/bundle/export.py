@@ -28,7 +28,7 @@ from trtcache.frontends.exported import ExportedSource, signature_of
 from trtcache.frontends.request import TorchRequest, make_request
 from trtcache.frontends.source import CompileOptions
 from trtcache.keys.key import PROGRAM_PARTS
-from trtcache.lowering.marked_graph import Role
+from trtcache.lowering.interface import Result
 from trtcache.runtime import CompiledModule
 from trtcache.runtime.executable import Executable, Provenance, check_frozen, load_members, parameters_of, slot_values
 from trtcache.runtime.module_call import CallSignature
@@ -307,12 +307,8 @@ def _program(contents: ProgramContents, number: int, entry: Entry, path: Path) -
     # The program is one engine: the outputs of its stored graph are the program's, in this order.
     interface, call = contents.executable.interface, contents.call
     results = iter(interface.results)
-    roles = []
-    for kind, target, _ in graph["nodes"][-1][1]:
-        one = None if kind == "weight" else next(results)
-        roles.append(
-            Role(one.kind, one.target, one.value, one.layout, one.view) if one else Role("weight", f"s{target}")
-        )
+    outputs = graph["nodes"][-1][1]
+    roles = tuple(Result("weight", f"s{target}") if kind == "weight" else next(results) for kind, target, _ in outputs)
     values = {one.leaf: one.value for one in interface.values}
     try:
         program = rebuild_program(
@@ -321,7 +317,7 @@ def _program(contents: ProgramContents, number: int, entry: Entry, path: Path) -
             pipeline=[str(one) for one in parts["pipeline"]],
             hints=[contents.origins[0].example_sizes.get(number) for number in range(len(graph["sizes"]))],
             device=contents.executable.device,
-            outside=CallStructure(call.in_spec, call.out_spec, tuple(roles), values),
+            outside=CallStructure(call.in_spec, call.out_spec, roles, values),
         )
     except ValueError as error:
         why = f"its stored graph cannot be rebuilt ({error})"

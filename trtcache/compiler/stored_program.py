@@ -24,8 +24,8 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from trtcache.backends.protocol import CONSTANTS, GRAPH, INTERFACE, WEIGHT_MAP
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.lowering.interface import Content, SmallSizes
-from trtcache.lowering.marked_graph import MarkedGraph, Role
+from trtcache.lowering.interface import Content, Result, SmallSizes
+from trtcache.lowering.marked_graph import MarkedGraph
 from trtcache.lowering.operators import find_overload
 from trtcache.lowering.program import LoweredProgram, assemble_program
 from trtcache.lowering.rewriting import set_arguments
@@ -60,14 +60,14 @@ class CallStructure:
 
     in_spec: pytree.TreeSpec
     out_spec: pytree.TreeSpec
-    roles: tuple[Role, ...]
+    roles: tuple[Result, ...]
     values: Mapping[int, object] = field(default_factory=dict)
 
     @classmethod
     def of_part(cls, takes: int, gives: int) -> CallStructure:
         """Return the call structure of a partition: a tuple of its inputs, and of its outputs."""
         in_spec = pytree.tree_structure((tuple(range(takes)), {}))
-        return cls(in_spec, pytree.tree_structure(tuple(range(gives))), (Role("result"),) * gives)
+        return cls(in_spec, pytree.tree_structure(tuple(range(gives))), (Result("result"),) * gives)
 
 
 def rebuild_program(

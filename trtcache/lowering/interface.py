@@ -66,17 +66,29 @@ class ValueInput:
 
 @frozen_dataclass
 class Result:
-    """One output of the engine or of the model.
+    """One output of a lowered graph, or of the model.
 
-    ``kind`` is ``result``, ``value``, ``size``, ``number``, ``weight`` or ``input`` as in ``marked_graph.Role``; new
-    contents of weights are not results, since an engine updates its own weights. The value of a size is JSON for
-    ``evaluate``. ``layout`` is the memory order of a result's dimensions in the model, from the outermost;
-    None if it need not be kept. ``view`` is ``view`` or ``detached`` if it is a tensor of its own that views an input
-    or an earlier result, which the engine returns in its place; None in files of older versions.
+    Kinds are
+
+    * ``result``: a tensor of the model's output;
+    * ``value``: a number, text or None, in ``value``; the graph has None in its place;
+    * ``size``: a number that is an expression over sizes, in ``value``; the graph has None in its place;
+    * ``number``: a number, in a tensor of one element;
+    * ``weight``: the new content of a weight, whose name is ``target``; only graphs have it, since an engine updates
+      its own weights;
+    * ``input``: the new content of an input, whose leaf is ``target``.
+
+    The value of a size is torch's number in a graph, and JSON for ``evaluate`` in an interface. ``layout`` is the
+    memory order of a result's dimensions in the model, from the outermost to the innermost, or None if its memory has
+    gaps or that depends on sizes. Passes may compute the result differently, but a caller can see its layout.
+
+    ``view`` is ``view`` or ``detached`` for a result that the model returns as a view of an input or of an earlier
+    result, and that the graph has as that tensor itself (``mark_views``); None for others, and in files of older
+    versions.
     """
 
     kind: str
-    target: int | None = None
+    target: Any = None
     value: Any = None
     layout: tuple[int, ...] | None = None
     view: str | None = None

@@ -25,7 +25,7 @@ from torch.export.graph_signature import (
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError
 from trtcache.lowering.capture import missing_values_error
-from trtcache.lowering.interface import Content
+from trtcache.lowering.interface import Content, Result
 from trtcache.lowering.rewrites.constants import new_constant
 from trtcache.lowering.rewriting import (
     accepts_any_layout,
@@ -45,34 +45,6 @@ if TYPE_CHECKING:
 _NUMBERS = (SymIntArgument, SymFloatArgument, SymBoolArgument)
 _DETACHING = frozenset({torch.ops.aten.detach.default, torch.ops.aten.detach_.default})
 _NEED_WEIGHTS = 10  # index of this argument of ``_native_multi_head_attention``
-
-
-@frozen_dataclass
-class Role:
-    """The role of one output of a lowered graph.
-
-    Kinds are
-
-    * ``result``: a tensor of the model's output;
-    * ``value``: a number, text or None, in ``value``; the graph has None in its place;
-    * ``size``: a number that is an expression over sizes, in ``value``; the graph has None in its place;
-    * ``number``: a number, in a tensor of one element;
-    * ``weight``: the new content of a weight, whose name is ``target``;
-    * ``input``: the new content of an input, whose leaf is ``target``.
-
-    ``layout`` is the memory order of a result's dimensions in the model, from the outermost to the innermost, or None
-    if its memory has gaps or that depends on sizes. Passes may compute the result differently, but a caller can see its
-    layout.
-
-    ``view`` is ``view`` or ``detached`` for a result that the model returns as a view of an input or of an earlier
-    result, and that the graph has as that tensor itself; None for others (``mark_views``).
-    """
-
-    kind: str
-    target: str | int | None = None
-    value: object = None
-    layout: tuple[int, ...] | None = None
-    view: str | None = None
 
 
 @frozen_dataclass
@@ -203,27 +175,27 @@ def _make_constant(
 
 def _mark_outputs(graph_module: fx.GraphModule, specs: list[OutputSpec], leaves: dict[str, int | None]) -> None:
     output = graph_module.graph.output_node()
-    roles: list[Role] = []
+    roles: list[Result] = []
     results: list[Any] = list(output.args[0])  # type: ignore[arg-type]  # a tuple, from export
     for place, spec in enumerate(specs):
         node = results[place]
         if _is_none(node):
-            results[place], role = None, Role("value")
+            results[place], role = None, Result("value")
         elif spec.kind is OutputKind.BUFFER_MUTATION:
-            role = Role("weight", spec.target)
+            role = Result("weight", spec.target)
         elif spec.kind is OutputKind.USER_INPUT_MUTATION:
-            role = Role("input", leaves[str(spec.target)])
+            role = Result("input", leaves[str(spec.target)])
         elif spec.kind is OutputKind.USER_OUTPUT and isinstance(spec.arg, TensorArgument):
-            role = Role("result", layout=_layout(node))
+            role = Result("result", layout=_layout(node))
         elif spec.kind is OutputKind.USER_OUTPUT and isinstance(spec.arg, ConstantArgument):
-            role = Role("value", value=spec.arg.value)
+            role = Result("value", value=spec.arg.value)
         elif spec.kind is OutputKind.USER_OUTPUT and isinstance(spec.arg, _NUMBERS):
             number = node.meta["val"] if isinstance(node, fx.Node) else node
             if isinstance(number, (bool, int, float)):
-                role = Role("value", value=number)
+                role = Result("value", value=number)
             else:
                 is_size = follows_from_inputs(number, graph_module.graph)
-                role = Role("size", value=number) if is_size else Role("number")
+                role = Result("size", value=number) if is_size else Result("number")
             results[place] = as_tensor(node, output) if role.kind == "number" else None
         elif spec.kind is OutputKind.PARAMETER_MUTATION:
             why = f"it writes to parameter {spec.target}; register it as a buffer (register_buffer) instead"

@@ -7,7 +7,7 @@ operators without mutation, as exported by ``torch.export``, in which
 * a ``placeholder`` with ``meta["weight"] = name`` is a weight, with a fake value: passes cannot read weights;
 * a ``get_attr`` is a constant tensor, stored on the graph module, and its value may be read;
 * an operator's ``meta["contiguous"]`` has the places of the arguments that are contiguous in the exported program;
-* the ``output`` lists every result, and its ``meta["roles"]`` has the role of each (see ``marked_graph.Role``).
+* the ``output`` lists every result, and its ``meta["roles"]`` has the role of each (see ``interface.Result``).
 
 Every node's ``meta["val"]`` is its fake result; a pass that adds a node sets it. The Python code of the graph module is
 not updated: call ``recompile`` to run it.

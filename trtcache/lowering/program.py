@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from torch.utils._pytree import TreeSpec
 
     from trtcache.lowering.guards import ExportGuards
-    from trtcache.lowering.marked_graph import MarkedGraph, Role
+    from trtcache.lowering.marked_graph import MarkedGraph
     from trtcache.lowering.stages import PassRun
 
 
@@ -154,7 +154,7 @@ def assemble_program(
     graph_module, state = marked.graph_module, marked.state
     order, arguments = canonical_order(graph_module.graph)
     output = graph_module.graph.output_node()
-    roles: tuple[Role, ...] = output.meta["roles"]
+    roles: tuple[Result, ...] = output.meta["roles"]
     symbols = Symbols()
     inputs = []
     for node in graph_module.graph.find_nodes(op="placeholder"):
@@ -166,11 +166,12 @@ def assemble_program(
                 TensorInput(node.meta["input"], dtype_name(value.dtype), shape, stride, value.device.type, is_number)
             )
     # Symbols that only occur in results, or only in outputs, get their own numbers.
-    result_symbols, results = symbols.copy(), []
-    for role in (role for role in roles if role.kind != "weight"):
-        target = role.target if isinstance(role.target, int) else None
-        result_value = write_number(role.value, result_symbols) if role.kind == "size" else role.value
-        results.append(Result(role.kind, target, result_value, role.layout, role.view))
+    result_symbols = symbols.copy()
+    results = tuple(
+        replace(role, value=write_number(role.value, result_symbols)) if role.kind == "size" else role
+        for role in roles
+        if role.kind != "weight"
+    )
     output_symbols, nodes = symbols.copy(), zip(roles, output.args[0], strict=True)  # type: ignore[arg-type]  # a tuple
     computed = [node.meta["val"] for role, node in nodes if role.kind not in {*NOT_COMPUTED, "weight"}]
     outputs = tuple(
@@ -191,7 +192,7 @@ def assemble_program(
         interface=Interface(
             inputs=tuple(inputs),
             values=tuple(ValueInput(leaf, value) for leaf, value in sorted(marked.values.items())),
-            results=tuple(results),
+            results=results,
             slots=slots,
             weights=weights,
             constants=digests,

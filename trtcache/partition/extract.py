@@ -17,8 +17,8 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
-from trtcache.lowering.interface import SmallSizes, evaluate, symbols_in
-from trtcache.lowering.marked_graph import MarkedGraph, Role
+from trtcache.lowering.interface import Result, SmallSizes, evaluate, symbols_in
+from trtcache.lowering.marked_graph import MarkedGraph
 from trtcache.lowering.operators import TORCHS_OWN, is_arithmetic, operator_name, why_unknown
 from trtcache.lowering.program import LoweredProgram, assemble_program
 from trtcache.lowering.rewriting import (
@@ -165,7 +165,7 @@ def extract_engine_partition(
     cut = _Extraction(whole, cluster, sources)
     graph_module = cut.copy_nodes(outputs)
     takes = cut.inputs_in_order(graph_module)
-    graph_module.graph.output_node().meta["roles"] = (Role("result"),) * len(outputs)
+    graph_module.graph.output_node().meta["roles"] = (Result("result"),) * len(outputs)
     saved = {name for slot in whole.interface.slots if not slot.transient for name in slot.names}
     program = assemble_program(
         MarkedGraph(graph_module, dict(whole.state), {}, {}),

@@ -28,7 +28,6 @@ from torch.utils import _pytree as pytree
 from trtcache.digests import Digest, Json, encode
 from trtcache.errors import CanonicalizationError
 from trtcache.lowering.interface import Interface, Result
-from trtcache.lowering.marked_graph import Role
 from trtcache.lowering.operators import identify_file, is_foreign, is_standard_library
 from trtcache.lowering.program import LoweredProgram, number_weights
 from trtcache.lowering.rewriting import canonical_order
@@ -243,7 +242,7 @@ def describe(module: fx.GraphModule, fingerprints: Fingerprints, *, name: str, r
         if "val" not in node.meta:
             raise CanonicalizationError(f"graph node {node.name}", "an input without dtype and shape")
     results = tuple(returned) if isinstance(returned, (list, tuple)) else (returned,)
-    graph.output(results).meta["roles"] = (Role("result"),) * len(results)
+    graph.output(results).meta["roles"] = (Result("result"),) * len(results)
     return _program(graph, module, state, tensors, name)
 
 
@@ -263,7 +262,6 @@ def _program(
 ) -> LoweredProgram:
     order, arguments = canonical_order(graph)
     slots, weights = number_weights(order, state, mutated=(), state_dict_names=frozenset(state))
-    roles = graph.output_node().meta["roles"]
     constants = [one for one in order if "constant" in one.meta]
     values = [node.meta.get("val") for node in graph.nodes]
     sizes = (size for one in values for size in (one.shape if isinstance(one, torch.Tensor) else (one,)))
@@ -278,7 +276,7 @@ def _program(
         interface=Interface(
             inputs=(),  # torch_tensorrt's own input specs are in the key
             values=(),
-            results=tuple(Result(role.kind) for role in roles),
+            results=graph.output_node().meta["roles"],
             slots=slots,
             weights=weights,
             constants=tuple(one.meta["constant"][1] for one in constants),
