@@ -286,7 +286,7 @@ class ProgramArchive:
         self.path = path
         self._checked: set[str] = set()
         self._data = content_of(path)
-        self._places = directory(self._data, str(path))
+        self._members = directory(self._data, str(path))
         raw, signatures = self._small(HEADER, MAX_HEADER_BYTES), self._small(SIGNATURES, MAX_SIGNATURES_BYTES)
         if not local:
             verdict = judge(signatures, FORMAT, raw, keys=keys, now_ns=time.time_ns(), context=_CONTEXT)
@@ -295,7 +295,7 @@ class ProgramArchive:
                 whose = f"the signature of {signer} is not trusted" if signer else "it has no trusted signature"
                 raise UntrustedProgramError(str(path), whose, verdict.reason)
         self.header = ProgramHeader.read(raw, str(path))
-        found = {name: place.size_bytes for name, place in self._places.items() if name not in {HEADER, SIGNATURES}}
+        found = {name: len(one.content) for name, one in self._members.items() if name not in {HEADER, SIGNATURES}}
         declared = {name: one.size_bytes for name, one in self.header.members.items()}
         if found.keys() != declared.keys():
             names = ", ".join(sorted(found.keys() ^ declared.keys())[:4])
@@ -312,7 +312,7 @@ class ProgramArchive:
         declared = self.header.members.get(name)
         if declared is None:
             raise DamagedProgramError(str(self.path), f"it has no member {name}")
-        content = self._raw(name)
+        content = self._members[name].content
         if name not in self._checked:
             # New threads would wait for the dynamic linker, which loads torch's libraries (``libtorch.preload``).
             alone = "torch" not in sys.modules and len(self._data) <= _HASHED_MEANWHILE_BYTES
@@ -338,23 +338,19 @@ class ProgramArchive:
         records = self.tensor_records("weights", needed)
         return records | (self.tensor_records("constants", transient) if transient else {})
 
-    def _raw(self, name: str) -> memoryview:
-        place = self._places[name]
-        return self._data[place.start : place.start + place.size_bytes]
-
     def _small(self, name: str, most: int) -> bytes:
         """Return the bytes of a member without a digest, verified by its checksum."""
-        place = self._places.get(name)
-        if place is None:
-            what = "it is an archive without engines" if MODEL in self._places else "it is another archive"
+        member = self._members.get(name)
+        if member is None:
+            what = "it is an archive without engines" if MODEL in self._members else "it is another archive"
             remedy = (
                 "use a file written by trtcache.export; compile a program of torch.export.save with trtcache.compile"
             )
             raise NotAProgramError(str(self.path), f"{what}; {remedy}")
-        if place.size_bytes > most:
-            raise ProgramSizesError(str(self.path), f"its member {name} has {place.size_bytes} bytes")
-        content = bytes(self._raw(name))
-        if zlib.crc32(content) != place.crc:
+        if len(member.content) > most:
+            raise ProgramSizesError(str(self.path), f"its member {name} has {len(member.content)} bytes")
+        content = bytes(member.content)
+        if zlib.crc32(content) != member.crc:
             raise TamperedProgramError(str(self.path), f"its member {name} does not match its checksum")
         return content
 
@@ -395,15 +391,14 @@ def is_private(found: os.stat_result) -> bool:
 
 
 @frozen_dataclass
-class MemberSpan:
-    """The location of a member's bytes, and their checksum."""
+class ArchiveMember:
+    """The bytes of a member, and their checksum in the archive."""
 
-    start: int
-    size_bytes: int
+    content: memoryview
     crc: int
 
 
-def directory(data: memoryview, path: str) -> dict[str, MemberSpan]:
+def directory(data: memoryview, path: str) -> dict[str, ArchiveMember]:
     """Return the members of an archive by name, without their common folder.
 
     Raises:
@@ -418,14 +413,14 @@ def directory(data: memoryview, path: str) -> dict[str, MemberSpan]:
         raise ProgramSizesError(path, f"a list of {count} members in {size} bytes")
     if start + size > len(data):
         raise ProgramSizesError(path, "the list of its members extends beyond the file")
-    found: dict[str, MemberSpan] = {}
+    found: dict[str, ArchiveMember] = {}
     roots = set()
-    for name, place in _entries(data, start, size, count, path):
+    for name, member in _entries(data, start, size, count, path):
         root, _, inside = name.partition("/")
         if inside in found:
             raise ProgramNamesError(path, f"two of its members have the name {inside!r}")
         roots.add(root)
-        found[inside] = place
+        found[inside] = member
     if len(roots) != 1 or "" in found:
         raise NotAProgramError(path, "it is a zip archive, but not from trtcache.export")
     return found
@@ -457,7 +452,7 @@ def _end64(data: memoryview, at: int, path: str) -> tuple[int, int, int]:
     return start, size, count
 
 
-def _entries(data: memoryview, start: int, size: int, count: int, path: str) -> Iterator[tuple[str, MemberSpan]]:
+def _entries(data: memoryview, start: int, size: int, count: int, path: str) -> Iterator[tuple[str, ArchiveMember]]:
     at, end = start, start + size
     for _ in range(count):
         if at + _ENTRY.size > end:
@@ -475,7 +470,7 @@ def _entries(data: memoryview, start: int, size: int, count: int, path: str) -> 
         plain, packed, offset = _wide(more, (plain, packed, offset), path)
         if method or flags & 1 or packed != plain:
             raise DamagedProgramError(path, f"its member {name} is compressed or encrypted")
-        yield name, _place(data, offset, plain, crc, path)
+        yield name, _member(data, offset, plain, crc, path)
         at = after
 
 
@@ -495,7 +490,7 @@ def _wide(extra: bytes, sizes: tuple[int, int, int], path: str) -> list[int]:
     return found
 
 
-def _place(data: memoryview, offset: int, size: int, crc: int, path: str) -> MemberSpan:
+def _member(data: memoryview, offset: int, size: int, crc: int, path: str) -> ArchiveMember:
     if offset + _LOCAL.size > len(data):
         raise ProgramSizesError(path, "a member is not within the file")
     fields = _LOCAL.unpack_from(data, offset)
@@ -504,4 +499,4 @@ def _place(data: memoryview, offset: int, size: int, crc: int, path: str) -> Mem
         raise DamagedProgramError(path, "the start of a member is damaged")
     if start + size > len(data):
         raise ProgramSizesError(path, "a member is not within the file")
-    return MemberSpan(start, size, crc)
+    return ArchiveMember(data[start : start + size], crc)

@@ -89,15 +89,14 @@ class MappedPt2File:
         """
         self.path = path
         try:
-            self._data = content_of(path)
-            self._places = directory(self._data, str(path))
-            if "byteorder" in self._places and bytes(self.content("byteorder")).decode().strip() != sys.byteorder:
+            self._members = directory(content_of(path), str(path))
+            if "byteorder" in self._members and bytes(self.content("byteorder")).decode().strip() != sys.byteorder:
                 raise ValueError("another byte order")
             self._records = read_records(self.content)
             weights = weight_members(self._records)
         except (ProgramFileError, *BROKEN) as error:
             raise TorchNeeded(f"it is not a file that is read without torch ({error})") from error
-        members = {name: (0, place.size_bytes, name) for name, place in self._places.items()}  # none is compressed
+        members = {name: (0, len(one.content), name) for name, one in self._members.items()}  # none is compressed
         self.digest = digest_without_weights(members, weights, self.content)
 
     @property
@@ -120,17 +119,16 @@ class MappedPt2File:
         """Whether it is a program without engines, in the form of archive that ``Pt2Source`` reads."""
         marks = {"archive_format": "pt2", "archive_version": KNOWN_VERSION}
         is_known = all(bytes(self.content(name)).decode().strip() == text for name, text in marks.items())
-        return is_known and MODEL in self._places and not self.has_engines
+        return is_known and MODEL in self._members and not self.has_engines
 
     @property
     def has_engines(self) -> bool:
         """Whether ``trtcache.export`` wrote it."""
-        return HEADER in self._places
+        return HEADER in self._members
 
     def content(self, name: str) -> memoryview:
         """Return the bytes of a member."""
-        place = self._places[name]
-        return self._data[place.start : place.start + place.size_bytes]
+        return self._members[name].content
 
     def arrays(self, names: set[str]) -> dict[str, HostArray]:
         """Return weights and constants by name, after comparing their members with their checksums.
@@ -144,13 +142,13 @@ class MappedPt2File:
         for name in sorted(names):
             written = self._records[name]
             record = TensorRecord.parse(name, written, f"data/{written['folder']}/")
-            member = record.member
+            member = self._members[record.member]
             if record.device.partition(":")[0] != "cpu":
                 raise ValueError(f"weight {name} is not on the CPU")
-            if member not in intact and zlib.crc32(self.content(member)) != self._places[member].crc:
-                why = f"it is damaged (its member {member} does not have its checksum)"
+            if record.member not in intact and zlib.crc32(member.content) != member.crc:
+                why = f"it is damaged (its member {record.member} does not have its checksum)"
                 raise ModelFileError(str(self.path), f"{why}; {SAVE_AGAIN}")
-            intact.add(member)
+            intact.add(record.member)
             found[name] = read_array(record, self.content)
         return found
 

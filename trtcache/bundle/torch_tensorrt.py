@@ -15,7 +15,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from trtcache.bundle.archive import MODEL, MemberSpan, content_of, directory
+from trtcache.bundle.archive import MODEL, content_of, directory
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import NotAProgramError, ProgramContentError, ProgramSizesError
 from trtcache.weights.files import TORCH_DTYPES
@@ -87,16 +87,15 @@ def engines_in(path: Path) -> tuple[ForeignEngine, ...]:
 class _ProgramFile:
     def __init__(self, path: Path) -> None:
         self._path = str(path)
-        self._data = content_of(path)
-        self._places: dict[str, MemberSpan] = directory(self._data, self._path)
-        if MODEL not in self._places:
+        self._members = directory(content_of(path), self._path)
+        if MODEL not in self._members:
             raise NotAProgramError(self._path, "it is not an exported program")
 
     def member(self, name: str) -> memoryview:
-        place = self._places[name]
-        if place.size_bytes > _MOST_BYTES:
-            raise ProgramSizesError(self._path, f"its member {name} has {place.size_bytes} bytes")
-        return self._data[place.start : place.start + place.size_bytes]
+        content = self._members[name].content
+        if len(content) > _MOST_BYTES:
+            raise ProgramSizesError(self._path, f"its member {name} has {len(content)} bytes")
+        return content
 
     def constant(self, name: str) -> memoryview:
         """Return the bytes of a constant or weight by its name in the program."""
