@@ -7,11 +7,10 @@ one member is in memory at a time.
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -23,7 +22,7 @@ from trtcache.frontends.pt2 import Pt2Source
 from trtcache.lowering.interface import Content
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.weight_source import WeightSource, whole_weight
-from trtcache.weights.files import SAVE_AGAIN, aligned_member, damage
+from trtcache.weights.files import SAVE_AGAIN, TensorRecord, aligned_member, damage
 from trtcache.weights.slots import EngineWeight, alike, check, fit
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from trtcache.store.contract import Entry
 
 _WEIGHTS = "data/weights/"
-_CONFIG = f"{_WEIGHTS}model_weights_config.json"
 _CHUNK_BYTES = 1 << 22
 _CPU = torch.device("cpu")
 
@@ -70,11 +68,10 @@ def refit_program(path: Path, weights: Path, output: Path | None = None) -> File
             tensors = file.weights(file.names)
         except ValueError as error:
             raise ModelFileError(str(path), str(error)) from error
-        with zipfile.ZipFile(path) as archive:  # the metadata of each weight: its member, and its place in that
-            root = archive.namelist()[0].partition("/")[0]
-            metas: dict[str, Any] = json.loads(archive.read(f"{root}/{_CONFIG}"))["config"]
-        program_weights = _weights_of(metas, tensors)
-        constants = {name: Content.of(one) for name, one in tensors.items() if name not in metas}
+        weight_records = {name: one for name, one in file.records.items() if one["folder"] == "weights"}
+        records = {name: TensorRecord.parse(name, one, _WEIGHTS) for name, one in weight_records.items()}
+        program_weights = _weights_of(records, tensors)
+        constants = {name: Content.of(one) for name, one in tensors.items() if name not in records}
         given = WeightSource.of(weights, known=frozenset(tensors), constants=constants)
         sources = check(program_weights, given.state, known=frozenset(tensors), device=_CPU, anywhere=True)
         changed = [
@@ -82,18 +79,16 @@ def refit_program(path: Path, weights: Path, output: Path | None = None) -> File
         ]
         if output is not None:
             values = {name: sources.given[one.index] for one in program_weights for name in one.slots[0].names}
-            touched = {metas[name]["path_name"] for one in changed for name in one.slots[0].names}
-            _write(path, output, metas, {name: values[name] for name in values if metas[name]["path_name"] in touched})
+            touched = {records[name].member for one in changed for name in one.slots[0].names}
+            _write(path, output, records, {name: values[name] for name in values if records[name].member in touched})
     return FileRefit(len(program_weights), tuple(one.label for one in changed))
 
 
-def _weights_of(metas: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> list[EngineWeight]:
+def _weights_of(records: Mapping[str, TensorRecord], tensors: Mapping[str, torch.Tensor]) -> list[EngineWeight]:
     """Return the weights of a program; names that share memory are one weight."""
-    tied: dict[object, list[str]] = {}
-    for name, meta in metas.items():
-        tensor = tensors[name]
-        place = (meta["path_name"], tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
-        tied.setdefault(place, []).append(name)
+    tied: dict[TensorRecord, list[str]] = {}
+    for name, record in records.items():
+        tied.setdefault(record, []).append(name)
     return [whole_weight(index, names, tensors[names[0]]) for index, names in enumerate(tied.values())]
 
 
@@ -101,18 +96,17 @@ def _is_equal(old: torch.Tensor, new: torch.Tensor) -> bool:
     return alike(old.detach().contiguous(), new.detach().to(old.device).contiguous())
 
 
-def _write(path: Path, output: Path, metas: Mapping[str, Any], values: Mapping[str, torch.Tensor]) -> None:
+def _write(path: Path, output: Path, records: Mapping[str, TensorRecord], values: Mapping[str, torch.Tensor]) -> None:
     """Copy an archive with new bytes for some weights."""
     members: dict[str, list[str]] = {}
     for name in values:
-        members.setdefault(metas[name]["path_name"], []).append(name)
+        members.setdefault(records[name].member, []).append(name)
     with atomic_write(output) as temporary, zipfile.ZipFile(path) as source, zipfile.ZipFile(temporary, "w") as target:
         for info in source.infolist():
-            inside = info.filename.partition("/")[2]
-            names = members.get(inside.removeprefix(_WEIGHTS), []) if inside.startswith(_WEIGHTS) else []
+            names = members.get(info.filename.partition("/")[2])
             with target.open(aligned_member(info.filename, info.file_size, target), "w") as member:
                 if names:
-                    changes = {name: (metas[name]["tensor_meta"], values[name]) for name in names}
+                    changes = {name: (records[name], values[name]) for name in names}
                     member.write(_replace_weights(source.read(info), changes))
                     continue
                 with source.open(info) as content:
@@ -120,23 +114,19 @@ def _write(path: Path, output: Path, metas: Mapping[str, Any], values: Mapping[s
                         member.write(chunk)
 
 
-def _replace_weights(content: bytes, changes: Mapping[str, tuple[Mapping[str, Any], torch.Tensor]]) -> memoryview:
+def _replace_weights(content: bytes, changes: Mapping[str, tuple[TensorRecord, torch.Tensor]]) -> memoryview:
     """Return the bytes of a member with new weights, which may be parts of it."""
     data = bytearray(content)
-    places = {name: _view_in_member(data, meta, value.dtype) for name, (meta, value) in changes.items()}
+    places: dict[str, torch.Tensor] = {}
+    for name, (record, value) in changes.items():
+        flat = torch.frombuffer(data, dtype=value.dtype, count=len(data) // value.dtype.itemsize)
+        places[name] = flat.as_strided(record.shape, record.strides, record.offset)
     for name, (_, value) in changes.items():
         _without_broadcast_dims(places[name]).copy_(_without_broadcast_dims(value.detach(), places[name]))
     if differ := tuple(name for name, (_, value) in changes.items() if not _is_equal(places[name], value)):
         shared = "of which elements share memory in the program, and would need different values there"
         raise RefitError(mismatched=tuple(f"{name}, {shared}" for name in differ))
     return memoryview(data)
-
-
-def _view_in_member(data: bytearray, meta: Mapping[str, Any], dtype: torch.dtype) -> torch.Tensor:
-    """Return a weight as a view of the bytes of its member."""
-    shape, stride = ([size["as_int"] for size in meta[one]] for one in ("sizes", "strides"))
-    flat = torch.frombuffer(data, dtype=dtype, count=len(data) // dtype.itemsize)
-    return flat.as_strided(shape, stride, meta["storage_offset"]["as_int"])
 
 
 def _without_broadcast_dims(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:

@@ -204,7 +204,7 @@ class Pt2Source(Source):
             ValueError: they are on several devices, or the archive's format is unknown.
         """
         try:
-            metas = [meta for payload in self._payloads.values() if (meta := payload.get("tensor_meta"))]
+            metas = [meta for payload in self.records.values() if (meta := payload.get("tensor_meta"))]
             if not metas:
                 graph = json.loads(bytes(self._content(_GRAPH)))["graph_module"]["graph"]
                 metas = [*graph["tensor_values"].values()]
@@ -228,7 +228,7 @@ class Pt2Source(Source):
             ValueError: the archive's format is unknown.
         """
         try:
-            return tuple(self._payloads)
+            return tuple(self.records)
         except (LookupError, TypeError, AttributeError) as error:
             raise ValueError(f"its weights are in an unknown format: {error!r}") from error
 
@@ -236,7 +236,7 @@ class Pt2Source(Source):
     def parameters(self) -> frozenset[str]:
         """The names of its weights that are parameters; empty if the archive's format is unknown."""
         with suppress(*_OTHER_FORM, ValueError):
-            return frozenset(name for name, meta in self._payloads.items() if meta["is_param"])
+            return frozenset(name for name, meta in self.records.items() if meta["is_param"])
         return frozenset()
 
     def fingerprint(self) -> Mapping[str, object]:
@@ -255,7 +255,7 @@ class Pt2Source(Source):
             ValueError: one does not exist, or only torch can read it; the message says which.
         """
         try:
-            payloads = {name: self._payloads[name] for name in names}
+            payloads = {name: self.records[name] for name in names}
             records = {
                 name: TensorRecord.parse(name, payload, f"data/{payload['folder']}/")
                 for name, payload in payloads.items()
@@ -265,7 +265,7 @@ class Pt2Source(Source):
             raise ValueError(f"its weights are in an unknown format: {type(error).__name__}: {error}") from error
 
     @cached_property
-    def _payloads(self) -> Mapping[str, dict[str, Any]]:
+    def records(self) -> Mapping[str, dict[str, Any]]:
         """The archive's metadata of each constant and weight.
 
         Raises:
@@ -279,7 +279,7 @@ class Pt2Source(Source):
     def _weights(self) -> frozenset[str]:
         """The members that contain only the bytes of weights."""
         try:
-            return archives.weight_members(self._payloads)
+            return archives.weight_members(self.records)
         except (*_OTHER_FORM, ValueError):
             return frozenset()
 
