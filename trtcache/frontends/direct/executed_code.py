@@ -20,6 +20,7 @@ from typing import Any
 from trtcache.digests import hash_bytes
 from trtcache.frontends.direct import NotComparableError
 from trtcache.frontends.direct.export_context import OUR_FOLDER, OWN_FOLDERS
+from trtcache.lowering import patch_attributes
 from trtcache.lowering.operators import is_standard_library
 
 _SYMBOLIC_PACKAGES = ("sympy", "mpmath")
@@ -128,23 +129,19 @@ class ExecutedCode:
 @contextmanager
 def _detect_trace_functions(code: ExecutedCode) -> Iterator[None]:
     """Detect trace and profile functions that the block sets: Python does not report what they call."""
-    functions = {name: getattr(sys, name) for name in ("settrace", "setprofile")}
 
     def replacement(name: str) -> Any:
+        original = getattr(sys, name)
+
         def set_function(function: Any) -> None:
             if function is not None:
                 code.why_incomplete = f"forward calls sys.{name}"
-            functions[name](function)
+            original(function)
 
         return set_function
 
-    for name in functions:
-        setattr(sys, name, replacement(name))
-    try:
+    with patch_attributes(sys, settrace=replacement("settrace"), setprofile=replacement("setprofile")):
         yield
-    finally:
-        for name, function in functions.items():
-            setattr(sys, name, function)
 
 
 @contextmanager

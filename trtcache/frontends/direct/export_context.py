@@ -34,6 +34,7 @@ from torch.utils import _config_module as config_module
 from torch.utils import _pytree as pytree
 
 from trtcache.frontends.direct import NotComparableError
+from trtcache.lowering import patch_attributes
 
 TORCH_FOLDER = f"{torch.__path__[0]}/"
 OUR_FOLDER = f"{Path(__file__).parents[2]}/"
@@ -263,33 +264,20 @@ def _attention_kernels() -> list[bool]:
 @contextmanager
 def _flags() -> Iterator[None]:
     """Let the model's code, and torch's, take the paths in the block that they take in an export."""
-    compiler: Any = torch.compiler
     of_thread = getattr(tracer, "_is_fx_tracing_tls", None)  # from torch 2.14 on
     traced = (tracer, "_is_fx_tracing_flag") if of_thread is None else (of_thread, "flag")
-    flags = ((compiler, "_is_compiling_flag"), (compiler, "_is_exporting_flag"), traced)
-    before = [getattr(owner, name, False) for owner, name in flags]
-    for owner, name in flags:
-        setattr(owner, name, True)
-    try:
+    compiling = patch_attributes(torch.compiler, _is_compiling_flag=True, _is_exporting_flag=True)
+    with compiling, patch_attributes(traced[0], **{traced[1]: True}):
         yield
-    finally:
-        for (owner, name), value in zip(flags, before, strict=True):
-            setattr(owner, name, value)
 
 
 @contextmanager
 def _functions_of_python() -> Iterator[None]:
     """Let ``max`` and ``min`` take tensors in the block, and ``math.pow`` be ``**``."""
-    python: Any = builtins
-    mathematics: Any = math
-    before = python.max, python.min, mathematics.pow
-    python.max = functools.partial(_extreme, real_callable=before[0], tensor_callable=torch.maximum)
-    python.min = functools.partial(_extreme, real_callable=before[1], tensor_callable=torch.minimum)
-    mathematics.pow = lambda x, y: x**y
-    try:
+    largest = functools.partial(_extreme, real_callable=max, tensor_callable=torch.maximum)
+    smallest = functools.partial(_extreme, real_callable=min, tensor_callable=torch.minimum)
+    with patch_attributes(builtins, max=largest, min=smallest), patch_attributes(math, pow=lambda x, y: x**y):
         yield
-    finally:
-        python.max, python.min, mathematics.pow = before
 
 
 def _extreme(*args: Any, real_callable: Any, tensor_callable: Any, **kwargs: Any) -> Any:
@@ -307,8 +295,7 @@ def _extreme(*args: Any, real_callable: Any, tensor_callable: Any, **kwargs: Any
 @contextmanager
 def _watched_options(noted: list[str]) -> Iterator[None]:
     """Note if code reads an option of Dynamo in the block: an export sets some of them."""
-    kind: Any = config_module.ConfigModule
-    read = kind.__getattr__
+    read: Any = config_module.ConfigModule.__getattr__
 
     def read_option(config: Any, name: str) -> Any:
         frame: Any = sys._getframe(1)
@@ -318,11 +305,8 @@ def _watched_options(noted: list[str]) -> Iterator[None]:
             noted.append("forward reads an option of Dynamo, which an export sets")
         return read(config, name)
 
-    kind.__getattr__ = read_option
-    try:
+    with patch_attributes(config_module.ConfigModule, __getattr__=read_option):
         yield
-    finally:
-        kind.__getattr__ = read
 
 
 @contextmanager
