@@ -86,7 +86,7 @@ def canonical_graph(file: OnnxFile, inputs: Sequence[Port]) -> CanonicalGraph:
         digest, dtype, sizes = file.document(tensor)
         return ["constant", [digest], [dtype, sizes, "cpu"]]
 
-    walk = GraphWalk(known, graph.node, leaf, {one.values.name: one for one in graph.sparse_initializer})
+    walk = GraphWalk(known, graph, leaf)
     digests = [walk.digest(name) for name in results]
     whole = digest_of(["output", len(results)], digests)
     uses: dict[int, int] = {}
@@ -295,7 +295,7 @@ class Operators:
                 return ["inner input", [places[name]]]
             return ["outer", [outer.setdefault(name, len(outer))]]
 
-        walk = GraphWalk(self, graph.node, leaf, {one.values.name: one for one in graph.sparse_initializer})
+        walk = GraphWalk(self, graph, leaf)
         digests = [walk.digest(one.name) for one in graph.output]
         kinds = [[type_of(one.type, sizes=False) for one in values] for values in (graph.input, graph.output)]
         return Body(digest_of(["graph", *kinds], digests).hex(), tuple(outer))
@@ -334,26 +334,21 @@ class GraphWalk:
         places: the index of each recorded tensor's record, by name.
     """
 
-    def __init__(
-        self,
-        known: Operators,
-        nodes: Iterable[Any],
-        leaf: Callable[[str], list[Json]],
-        sparse: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, known: Operators, graph: Any, leaf: Callable[[str], list[Json]]) -> None:
         """Prepare the traversal of a graph.
 
         Args:
             known: the model's operators.
-            nodes: the graph's nodes.
-            leaf: returns the record of a tensor that no node produces, without ``uses``; called once for each name.
-            sparse: sparse initializers by name.
+            graph: the ``GraphProto``.
+            leaf: returns the record of a tensor that is neither a node's nor a sparse initializer, without ``uses``;
+                called once for each name.
         """
         self.records: list[Json] = []
         self.operators: dict[str, Json] = {}
         self.places: dict[str, int] = {}
-        self._known, self._leaf, self._sparse = known, leaf, sparse
-        self._nodes = list(nodes)
+        self._known, self._leaf = known, leaf
+        self._sparse = {one.values.name: one for one in graph.sparse_initializer}
+        self._nodes = list(graph.node)
         self._makers = {
             name: (at, place) for at, node in enumerate(self._nodes) for place, name in enumerate(node.output) if name
         }
