@@ -83,13 +83,7 @@ def tensor_at(described: Mapping[str, Any], content: memoryview) -> torch.Tensor
         ValueError: its bytes are not within ``content``.
     """
     begin, end = described["data_offsets"]
-    dtype, shape = DTYPES[described["dtype"]], described["shape"]
-    if begin == end:
-        return torch.empty(shape, dtype=dtype)
-    flat = torch.frombuffer(content[begin:end], dtype=torch.uint8)
-    if flat.data_ptr() % dtype.itemsize:
-        flat = flat.clone()
-    return flat.view(dtype).reshape(shape)
+    return flat(content[begin:end], DTYPES[described["dtype"]]).reshape(described["shape"])
 
 
 def _archive(path: Path) -> dict[str, torch.Tensor]:
@@ -121,13 +115,13 @@ def _state_dict(path: Path) -> dict[str, torch.Tensor]:
 log = logging.getLogger(__name__)
 
 
-def flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
+def flat(content: memoryview, dtype: torch.dtype, *, alignment: int = 1) -> torch.Tensor:
     """Return bytes as a flat tensor: a view of them if they are aligned, else a copy."""
     count = len(content) // dtype.itemsize
     if not count:
         return torch.empty(0, dtype=dtype)
     tensor = torch.frombuffer(content, dtype=torch.uint8)[: count * dtype.itemsize]
-    if tensor.data_ptr() % math.lcm(dtype.itemsize, 16):
+    if tensor.data_ptr() % math.lcm(dtype.itemsize, alignment):
         tensor = tensor.clone()
     return tensor.view(dtype)
 
@@ -156,7 +150,7 @@ def read_tensors(
         content = content_of(record.member)
         record.check_bytes(len(content))
         if place not in storages:
-            storages[place] = flat(content, getattr(torch, record.dtype)).to(place[2])
+            storages[place] = flat(content, getattr(torch, record.dtype), alignment=16).to(place[2])
         tensors[name] = storages[place].as_strided(record.shape, record.strides, record.offset)
     return tensors
 
