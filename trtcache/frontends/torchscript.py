@@ -467,7 +467,6 @@ _ADVICE = {
 }
 _OF_VALUES = "it needs values of tensors, known only in a call; leave it out, or give the part without it"
 _NOT_THESE = "it does not take these example inputs"
-_OTHERWISE = "give the torch.nn.Module that it was created from"
 
 
 @frozen_dataclass
@@ -640,7 +639,7 @@ def _explain(error: Exception) -> str:
         return f"{place}: {why}: {cause}; give inputs of the sizes and dtypes that it takes"
     if isinstance(error, torch.jit.Error):
         return f"{place}: it raises {why.removeprefix('builtins.')} for these example inputs; give inputs that it takes"
-    return f"{place}: {why}: {_OTHERWISE}"
+    return f"{place}: {why}: {_GIVE}"
 
 
 def _line(error: BaseException) -> str:
