@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -131,31 +131,27 @@ def require_loadable_version(facts: PlanFacts, machine: Machine) -> None:
     )
 
 
-@frozen_dataclass
-class Obstacle:
-    """Why a sound plan cannot run on a machine, and which part of the machine is the reason."""
-
-    what: Literal["platform", "gpu", "driver"]
-    why: str
-
-
-def find_obstacle(facts: PlanFacts, machine: Machine) -> Obstacle | None:
-    """Return why a sound plan cannot run on this machine, and which part of it is the reason, or None if it can."""
+def find_obstacle(facts: PlanFacts, machine: Machine) -> Misfit | None:
+    """Return why a sound plan cannot run on this machine, or None if it can."""
     gpu, target = machine.gpu, facts.target
+    capability = str(target.get("capability") or "")
+    wanted = f"a GPU of {capability_words(capability)}" if capability else "an NVIDIA GPU"
+    remedy = f"run it on a machine with {wanted}"
     if gpu is None:
-        return Obstacle("gpu", "there is no NVIDIA GPU here")
+        return Misfit("there is no NVIDIA GPU here", remedy, Distance.GPU)
     if (platform := target.get("platform", machine.platform)) != machine.platform:
-        return Obstacle("platform", f"the plan is for {platform}, and this is {machine.platform}")
-    wanted = target.get("capability") or gpu.capability
+        remedy = f"run it on {platform}, or export it again on {machine.platform}"
+        return Misfit(f"the plan is for {platform}, and this is {machine.platform}", remedy, Distance.PLATFORM)
     here = f"the GPU here is {gpu.product} ({capability_words(gpu.capability)})"
-    if wanted == AMPERE_PLUS:
+    remedy += f", or export it for this one: --target {capability_words(gpu.capability)}"
+    if capability == AMPERE_PLUS:
         if int(gpu.capability.partition(".")[0]) < 8:
-            return Obstacle("gpu", f"the plan is for {AMPERE_PLUS}, and {here}")
-    elif gpu.capability not in wanted.split(","):
-        return Obstacle("gpu", f"the plan is for {capability_words(wanted)}, and {here}")
+            return Misfit(f"the plan is for {AMPERE_PLUS}, and {here}", remedy, Distance.GPU)
+    elif capability and gpu.capability not in capability.split(","):
+        return Misfit(f"the plan is for {capability_words(capability)}, and {here}", remedy, Distance.GPU)
     if facts.cuda is not None and machine.cuda is not None and machine.cuda < facts.cuda:
         why = f"the plan needs a driver for CUDA {facts.cuda}, and the one here is for CUDA {machine.cuda}"
-        return Obstacle("driver", why)
+        return Misfit(why, "install a later NVIDIA driver", Distance.DRIVER)
     return None
 
 
@@ -199,20 +195,7 @@ def why_misfit(flavour: Flavour, stored: StoredTarget) -> Misfit | None:
         version = f"{flavour.title} {stored.toolchain.get(flavour.name)}"
         remedy = f"install {version}, or export it again with {machine.version}"
         return Misfit(error.why, remedy, Distance.VERSION)
-    obstacle = find_obstacle(facts, machine)
-    if obstacle is None:
-        return None
-    if obstacle.what == "driver":
-        return Misfit(obstacle.why, "install a later NVIDIA driver", Distance.DRIVER)
-    if obstacle.what == "platform":
-        remedy = f"run it on {facts.target['platform']}, or export it again on {machine.platform}"
-        return Misfit(obstacle.why, remedy, Distance.PLATFORM)
-    again = ""
-    if machine.gpu is not None:
-        again = f", or export it for this one: --target {capability_words(machine.gpu.capability)}"
-    capability = str(stored.target.get("capability") or "")
-    gpu = f"a GPU of {capability_words(capability)}" if capability else "an NVIDIA GPU"
-    return Misfit(obstacle.why, f"run it on a machine with {gpu}{again}", Distance.GPU)
+    return find_obstacle(facts, machine)
 
 
 _TARGET = "sm_89"
