@@ -133,7 +133,7 @@ def to_onnx(program: LoweredProgram, backend: str, *, weights: Mapping[str, torc
     names = [*(input_name(one.leaf) for one in program.interface.inputs), *(w.name for w in program.interface.weights)]
     output_names = [f"out{place}" for place in range(len(exported.graph_signature.output_specs))]
     try:
-        with _EXPORT_LOCK, quiet(), _quiet_exporter(), _exact_constants() as optimize:
+        with _EXPORT_LOCK, quiet(), quiet_exporter(), _exact_constants() as optimize:
             written = torch.onnx.export(
                 exported, dynamo=True, optimize=optimize, verbose=False, input_names=names, output_names=output_names
             )
@@ -163,7 +163,7 @@ def to_onnx(program: LoweredProgram, backend: str, *, weights: Mapping[str, torc
 
 
 @contextmanager
-def _quiet_exporter() -> Iterator[None]:
+def quiet_exporter() -> Iterator[None]:
     """Silence warnings and logs of torch.onnx and its libraries."""
     loggers = [logging.getLogger(name) for name in _CHATTY]
     levels = [logger.level for logger in loggers]

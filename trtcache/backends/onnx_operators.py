@@ -8,8 +8,6 @@ would ignore.
 from __future__ import annotations
 
 import functools
-import logging
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -206,15 +204,10 @@ def _onnx_registry() -> Callable[[torch._ops.OpOverload], bool]:
     try:
         from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-        chatty = logging.getLogger("torch.onnx")
-        level = chatty.level
-        chatty.setLevel(logging.ERROR)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                registry = ONNXRegistry.from_torchlib()
-        finally:
-            chatty.setLevel(level)
+        from trtcache.backends.onnx_export import quiet_exporter
+
+        with quiet_exporter():
+            registry = ONNXRegistry.from_torchlib()
     except (ImportError, AttributeError):  # private to torch: the build will report what it cannot export
         return lambda _: True
     return registry.is_registered
