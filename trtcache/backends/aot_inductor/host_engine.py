@@ -329,7 +329,7 @@ class HostEngine:
         outputs: list[HostArray] = loaded.container().run(inputs)
         for output in outputs:
             # The tensor of an input does not own its memory, nor does an output that is a view of it.
-            sharing = [one for one in inputs if _is_within(output.pointer, one.pointer, one.extent_bytes)]
+            sharing = [one for one in inputs if 0 <= output.pointer - one.pointer < max(1, one.extent_bytes)]
             output.writable, output.owner.kept = all(one.writable for one in sharing), tuple(sharing)
         return [self._copy(one) if loaded.memory.meet(one.pointer, one.pointer + 1) else one for one in outputs]
 
@@ -350,7 +350,3 @@ class HostEngine:
 
 def _transpose(array: HostArray) -> HostArray:
     return replace(array, shape=array.shape[::-1], strides=array.strides[::-1], owner=array)
-
-
-def _is_within(pointer: int, begin: int, size_bytes: int) -> bool:
-    return begin <= pointer < begin + max(1, size_bytes)
