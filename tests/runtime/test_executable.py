@@ -12,6 +12,7 @@ import trtcache
 from tests import models
 from trtcache import lowering
 from trtcache.frontends.weight_files import DTYPES
+from trtcache.keys.key import KeyAlias
 from trtcache.lowering.interface import Content
 from trtcache.runtime.executable import Executable, read_constants
 
@@ -29,14 +30,8 @@ def test_an_entry_and_the_models_names_give_what_lowering_gave(interpreter: str,
     entry = trtcache.Cache(engines).get(report.partitions[0].key)
     assert entry is not None
     keep = {"aten.scaled_dot_product_attention"}
-    lowered = Executable.of(lowering.lower(case.model, case.args, case.kwargs, keep=keep))
-    stored = Executable.from_entry(
-        entry,
-        names=[slot.names for slot in lowered.interface.slots],
-        known=lowered.known,
-        constant_contents=lowered.constant_contents,
-        device=lowered.device,
-    )
+    program = lowering.lower(case.model, case.args, case.kwargs, keep=keep)
+    lowered, stored = Executable.of(program), Executable.from_entry(entry, KeyAlias.of(program, entry.key, None))
     assert stored.interface == lowered.interface
     assert list(stored.constants) == list(lowered.constants)
     for own, found in zip(lowered.constants.values(), stored.constants.values(), strict=True):

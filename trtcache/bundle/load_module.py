@@ -18,9 +18,10 @@ from trtcache.bundle.engines import EngineReader, report_engine
 from trtcache.bundle.formats import MissingOperator, read_partitions, read_structure
 from trtcache.errors import NoFittingEngineError, ProgramContentError, RefitError, RunError, WeightMapError
 from trtcache.frontends.weight_files import read_tensors
+from trtcache.lowering.interface import parse_sources
 from trtcache.partition.division import PartitionedProgram
 from trtcache.runtime import CompiledModule, PartitionReport, Report
-from trtcache.runtime.executable import Executable, Provenance, in_order, parse_interface, parse_sources, read_constants
+from trtcache.runtime.executable import Executable, Provenance, in_order, parse_interface, read_constants
 from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of
 from trtcache.runtime.module_call import CallSignature
 from trtcache.weights.slots import EngineWeights, fit

@@ -38,9 +38,9 @@ from trtcache.errors import (
     WeightMapError,
     WeightsFileError,
 )
-from trtcache.lowering.interface import Content, Interface
+from trtcache.lowering.interface import Content, Interface, parse_sources
 from trtcache.runtime.argument_order import UnknownContainerError, read_nodes, type_without_torch
-from trtcache.runtime.executable import in_order, parse_interface, parse_sources
+from trtcache.runtime.executable import in_order, parse_interface
 from trtcache.runtime.program import PlainSignature, Program, ProgramWeights, Renewed
 from trtcache.runtime.report import Report
 from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, bytes_of, contiguous

@@ -203,9 +203,7 @@ class AliasLookup:
         alias, source = found.alias, self._source
         # An ONNX module reads the entry again for refits, when it may have been evicted.
         entry = found.entry if source.is_torch else load_members(found.entry)
-        executable = Executable.from_entry(
-            entry, names=alias.names, known=alias.known, constant_contents=alias.constant_contents, device=alias.device
-        )
+        executable = Executable.from_entry(entry, alias)
         # Entries of older versions lack the small sizes; an alias of this version has them.
         interface = source.interface_on_device(replace(executable.interface, small_sizes=alias.small_sizes))
         executable = replace(executable, interface=interface)

@@ -157,9 +157,7 @@ def check_entry(entry: Entry, aliases: Sequence[KeyAlias], weights: Path) -> tup
         raise IncompatibleEngineError(entry.key.digest, why)
     refused: RefitError | None = None
     for alias in aliases:
-        executable = Executable.from_entry(
-            entry, names=alias.names, known=alias.known, constant_contents=alias.constant_contents, device=alias.device
-        )
+        executable = Executable.from_entry(entry, alias)
         given = WeightSource.of(weights, known=alias.known, constants=alias.constant_contents)
         needed = executable.interface.weights
         try:

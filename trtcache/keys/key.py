@@ -27,7 +27,7 @@ from trtcache.digests import CacheKey, Digest, Json, canonical, encode, hash_byt
 from trtcache.errors import CanonicalizationError
 from trtcache.keys.alias_key import flushes_denormals, make_alias_key
 from trtcache.lowering.arguments import children, module_class
-from trtcache.lowering.interface import Content, SmallSizes
+from trtcache.lowering.interface import Content, SmallSizes, parse_sources
 from trtcache.lowering.operators import replaced_functions
 from trtcache.lowering.passes import installed_passes
 from trtcache.weights.fingerprints import fingerprints
@@ -153,10 +153,7 @@ class KeyAlias:
                 device=torch.device(written["device"]),
                 names=tuple(tuple(names) for names in written["names"]),
                 known=frozenset(written["known"]),
-                constant_contents={
-                    name: Content(content["digest"], content["dtype"], tuple(content["shape"]))
-                    for name, content in written["sources"].items()
-                },
+                constant_contents=parse_sources(written["sources"]),
                 in_spec=in_spec,
                 out_spec=out_spec,
                 # "whole" and "seen" are the names in the stored format.

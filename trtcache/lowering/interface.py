@@ -227,6 +227,13 @@ class Content:
         return cls(str(Digest.of(data)), dtype_name(tensor.dtype), tuple(tensor.shape))
 
 
+def parse_sources(written: Mapping[str, Any]) -> dict[str, Content]:
+    """Return the contents of a model's own constants by name, from a document."""
+    return {
+        str(name): Content(str(one["digest"]), str(one["dtype"]), tuple(one["shape"])) for name, one in written.items()
+    }
+
+
 def make_contiguous(tensor: torch.Tensor) -> torch.Tensor:
     """Return the tensor's values, contiguous and without lazy conjugation; itself if it is already.
 

@@ -25,6 +25,7 @@ from trtcache.weights.slots import EngineWeight, EngineWeights, Slot, alike
 if TYPE_CHECKING:
     import torch
 
+    from trtcache.keys.key import KeyAlias
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
     from trtcache.store.contract import Entry
@@ -155,23 +156,8 @@ class Executable:
         return cls(program.interface, program.device, constants, known, contents, program.live)
 
     @classmethod
-    def from_entry(
-        cls,
-        entry: Entry,
-        *,
-        names: Sequence[Sequence[str]],
-        known: frozenset[str],
-        constant_contents: Mapping[str, Content],
-        device: torch.device,
-    ) -> Executable:
-        """Return the executable of a stored entry.
-
-        Args:
-            entry: a verified entry whose key document equals the caller's.
-            names: the model's names of each slot's weight.
-            known: all names of weights and constants in the model.
-            constant_contents: contents of the model's own constants by name.
-            device: where the engine will run.
+    def from_entry(cls, entry: Entry, alias: KeyAlias) -> Executable:
+        """Return the executable of a verified entry, with the names and the device of an alias that leads to it.
 
         Raises:
             IncompatibleEngineError: the members have another version, or do not match the key document.
@@ -180,14 +166,14 @@ class Executable:
             document = json.loads(bytes(entry.read(INTERFACE)))
             recipes = json.loads(bytes(entry.read(WEIGHT_MAP)))
             _check(document, entry)
-            if len(names) != len(document["slots"]):
-                why = f"it has {len(document['slots'])} slots, and names are known for {len(names)}"
+            if len(alias.names) != len(document["slots"]):
+                why = f"it has {len(document['slots'])} slots, and names are known for {len(alias.names)}"
                 raise IncompatibleEngineError(entry.key.digest, why)
-            interface = parse_interface(document, recipes, names)
-            constants = read_constants(bytes(entry.read(CONSTANTS)), document["constants"], device)
+            interface = parse_interface(document, recipes, alias.names)
+            constants = read_constants(bytes(entry.read(CONSTANTS)), document["constants"], alias.device)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise IncompatibleEngineError(entry.key.digest, f"its members cannot be read: {error!r}") from error
-        return cls(interface, device, constants, known, constant_contents)
+        return cls(interface, alias.device, constants, alias.known, alias.constant_contents)
 
 
 def _check(document: Mapping[str, Any], entry: Entry) -> None:
@@ -243,13 +229,6 @@ def parse_interface(
         guards=tuple(document.get("guards", ())),
         small_sizes=SmallSizes.read(document.get("small_sizes")),
     )
-
-
-def parse_sources(written: Mapping[str, Any]) -> dict[str, Content]:
-    """Return the contents of a model's own constants by name, from a document."""
-    return {
-        str(name): Content(str(one["digest"]), str(one["dtype"]), tuple(one["shape"])) for name, one in written.items()
-    }
 
 
 def _geometry(written: Mapping[str, Any]) -> tuple[str, tuple[Any, ...], tuple[Any, ...], str]:
