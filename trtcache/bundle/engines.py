@@ -34,7 +34,7 @@ from trtcache.errors import (
     TamperedProgramError,
 )
 from trtcache.runtime.report import PartitionReport
-from trtcache.store.contract import Entry
+from trtcache.store.contract import Entry, entry_of
 
 if TYPE_CHECKING:
     from trtcache.bundle.export import ProgramContents
@@ -170,10 +170,7 @@ class EngineReader:
             raise TamperedProgramError(self._path, f"the file of its engines is damaged: {error}") from error
         except (FormatVersionError, OSError) as error:
             raise MissingEngineError(self._path, f"the file of its engines cannot be used: {error}") from error
-        return Entry(
-            key, header.kind, header.name, header.build_s, header.created_ns, header.provenance,
-            "hit", None, path, 0.0, contents,
-        )  # fmt: skip
+        return entry_of(header, contents, path=path, outcome="hit")
 
 
 @frozen_dataclass
