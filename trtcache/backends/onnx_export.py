@@ -27,7 +27,7 @@ from trtcache.backends.program_forms import input_name, to_exported_program
 from trtcache.errors import BuildError, UnsupportedOperatorError
 from trtcache.lowering import patch_attributes
 from trtcache.lowering.model_state import quiet
-from trtcache.lowering.rewriting import arguments, calls_of, insert_call, replace, set_arguments
+from trtcache.lowering.rewriting import arguments, calls_of, insert_call, parameter_places, replace, set_arguments
 
 if TYPE_CHECKING:
     from torch import fx
@@ -64,8 +64,7 @@ def why_attention_not_exportable(node: fx.Node) -> str | None:
     if not str(target).startswith("aten._scaled_dot_product_"):
         return None
     # One of torch's kernels, chosen before the program was exported. Only the first of its results is exported.
-    names = [one.name for one in target._schema.arguments]  # type: ignore[union-attr]  # an operator, by its name
-    given = dict(zip(names, arguments(node), strict=False))
+    given = dict(zip(parameter_places(target), arguments(node), strict=True))
     if given.get("attn_mask") is not None or given.get("attn_bias") is not None:
         return f"torch's ONNX for {target} is wrong for a row whose mask hides every key"
     if any(user.args[1] != 0 for user in node.users):

@@ -19,7 +19,7 @@ from trtcache.digests import Digest, Json, hash_bytes, is_negative_nan
 from trtcache.errors import CanonicalizationError, ExportError
 from trtcache.lowering.operators import TORCHS_OWN, is_arithmetic, operator_name, why_unknown
 from trtcache.lowering.rewrites.cleanup import mergeable
-from trtcache.lowering.rewriting import argument_names, expression, is_random, memory_owner
+from trtcache.lowering.rewriting import expression, is_random, memory_owner, parameter_places
 from trtcache.weights import recipes
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def graph_document(program: LoweredProgram, records: list[Json]) -> dict[str, Js
     ``operators`` has the argument names of each operator, ``sizes`` the ``[min, max]`` of each symbolic size.
     """
     targets = {node.target for node in program.order if isinstance(node.target, torch._ops.OpOverload)}
-    operators: dict[str, Json] = {_operator_id(one): list(argument_names(one)) for one in targets}
+    operators: dict[str, Json] = {_operator_id(one): list(parameter_places(one)) for one in targets}
     sizes: list[Json] = [list(bounds) for bounds in program.symbols.ranges(program.constraints)]
     return {"format": 1, "operators": operators, "sizes": sizes, "nodes": records}
 

@@ -178,11 +178,6 @@ def arguments(node: fx.Node) -> list[Any]:
     return [*node.args, *(one for _, one in sorted(node.kwargs.items()))]
 
 
-def argument_names(operator: torch._ops.OpOverload) -> tuple[str, ...]:
-    """Return the argument names of an operator's schema."""
-    return tuple(one.name for one in _parameters(operator))
-
-
 class _Parameter(NamedTuple):
     name: str
     default: Any
@@ -379,7 +374,7 @@ def draws_random_numbers(node: fx.Node) -> bool:
     """Return whether a call draws random numbers; arguments may disable it, as for attention without dropout."""
     if not is_random(node.target):
         return False
-    given = dict(zip(argument_names(node.target), arguments(node), strict=True))  # type: ignore[arg-type]  # an operator
+    given = dict(zip(parameter_places(node.target), arguments(node), strict=True))
     disabled = given.get("train") is False or given.get("training") is False
     return not (disabled or given.get("dropout_p") == 0 or given.get("dropout") == 0)
 

@@ -36,7 +36,7 @@ from trtcache.lowering.rewrites.linear import BatchNorm, Linear
 from trtcache.lowering.rewrites.optional import Autocast, Unpack
 from trtcache.lowering.rewrites.shapes import Shapes, Tile
 from trtcache.lowering.rewrites.sizes import Assertions, CanonicalSizes, Guards
-from trtcache.lowering.rewriting import TorchExecuted, draws_random_numbers, is_random
+from trtcache.lowering.rewriting import TorchExecuted, is_ordered
 from trtcache.lowering.unguarded_sizes import assert_numbers
 
 if TYPE_CHECKING:
@@ -361,7 +361,7 @@ class TorchSelection:
             if (module or operator) and isinstance(node.target, _OPERATORS) and value is not None and not is_number:
                 reason = f"torch_executed_modules has {module}" if module else f"torch_executed_ops has {operator}"
                 node.meta["torch_executed"] = reason
-                if not (draws_random_numbers(node) if is_random(node.target) else node.is_impure()):
+                if not is_ordered(node):
                     node.target = TorchExecuted(node.target)
         self._check("torch_executed_modules", set(self.modules), {one for one in modules if not one.startswith(_NOTE)})
         self._check("torch_executed_ops", {name.replace("::", ".") for name in self.operators}, self._seen)

@@ -52,13 +52,14 @@ from trtcache.errors import ExportError
 from trtcache.lowering import patch_attributes
 from trtcache.lowering.operators import code_owner, operator_name
 from trtcache.lowering.rewriting import (
-    argument_names,
+    AS_STRIDED,
     arguments,
     covers_memory,
     example_of,
     expression,
     is_view,
     kind_of,
+    parameter_places,
     same_sizes,
     shape_environment,
     tensor_of,
@@ -391,14 +392,7 @@ _LOSSES = frozenset(
 )
 
 
-_AS_STRIDED = frozenset(
-    {
-        *(aten.as_strided.default, aten.as_strided_.default, aten.as_strided_copy.default),
-        aten.as_strided_scatter.default,
-    }
-)
-
-
+_AS_STRIDED = frozenset({*AS_STRIDED, aten.as_strided_.default})
 _CAN_COPY = frozenset({aten.contiguous.default, aten.to.dtype, aten.to.dtype_layout, aten.to.device, aten.to.other})
 """Operators that return a tensor itself, or a copy of another dtype or layout."""
 
@@ -469,7 +463,7 @@ def _memory_owner(node: fx.Node) -> fx.Node:
 def _is_inside_memory(node: fx.Node) -> Any:
     """Return the condition that ``as_strided`` stays within the memory of its argument."""
     values = pytree.tree_map_only(fx.Node, lambda given: given.meta["val"], arguments(node))
-    given = dict(zip(argument_names(node.target), values, strict=True))  # type: ignore[arg-type]  # one of _AS_STRIDED
+    given = dict(zip(parameter_places(node.target), values, strict=True))
     base, offset = given["self"], given["storage_offset"]
     last = expression(base.storage_offset() if offset is None else offset)
     for size, stride in zip(given["size"], given["stride"], strict=True):
