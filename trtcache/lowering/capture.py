@@ -27,12 +27,12 @@ from trtcache.lowering.forward_hooks import record_changed_arguments
 from trtcache.lowering.model_state import preserve_state, quiet
 from trtcache.lowering.operators import code_owner
 from trtcache.lowering.random_states import keep_random_states, random_states
-from trtcache.lowering.rewriting import covers_memory, identity_of, kind_of, storage_id
+from trtcache.lowering.rewriting import covers_memory, identity_of, kind_of
 from trtcache.lowering.trial_runs import layout_dependent_inputs, written_inputs
 from trtcache.lowering.unguarded_sizes import record_decisions
 from trtcache.lowering.unrecorded import record_assignments, reject_lost_assignments, reject_unrecorded
 from trtcache.weights.arrays import can_overlap_itself
-from trtcache.weights.slots import is_fake, layout
+from trtcache.weights.slots import is_fake, layout, storage_id
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

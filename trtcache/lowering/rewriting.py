@@ -14,7 +14,7 @@ from torch import fx
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.weights.recipes import Recipe, WeightRef
-from trtcache.weights.slots import is_fake
+from trtcache.weights.slots import is_fake, storage_id
 
 aten = torch.ops.aten
 
@@ -60,12 +60,6 @@ def same_sizes(left: Sequence[Any], right: Sequence[Any]) -> bool:
 def same_shape(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Return whether two fake tensors have the same shape."""
     return same_sizes(left.shape, right.shape)
-
-
-def storage_id(tensor: torch.Tensor) -> int:
-    """Return the identity of a tensor's memory, which views share."""
-    address: int = tensor.untyped_storage()._cdata
-    return address
 
 
 def is_static(sizes: Sequence[Any]) -> bool:

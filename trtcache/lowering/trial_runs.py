@@ -44,7 +44,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, guard_or_false
 from torch.utils import _pytree as pytree
 
 from trtcache.lowering import patch_attributes
-from trtcache.lowering.rewriting import expression, is_mutating, makes_view, storage_id, written_nodes
+from trtcache.lowering.rewriting import expression, is_mutating, makes_view, written_nodes
+from trtcache.weights.slots import storage_id
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

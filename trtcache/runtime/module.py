@@ -21,12 +21,11 @@ from trtcache.lowering.interface import FixedSize
 from trtcache.runtime.checks import describe_guards
 from trtcache.runtime.module_call import ModuleCall
 from trtcache.runtime.module_state import ModelNames, changed_by, part_of, prefix_of, publish, tensors_by_name
-from trtcache.runtime.operator import storage
 from trtcache.runtime.refit import EngineSwap, make_new_weights, refit, replace_engine
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.verify import Examples, compare, eager, tolerance_of
 from trtcache.runtime.weight_source import HeldTensors, WeightSource
-from trtcache.weights.slots import EngineWeights, check, copy_shared, equals, fit
+from trtcache.weights.slots import EngineWeights, check, copy_shared, equals, fit, storage_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -675,7 +674,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         self._follow_nested()
         if changed := changed_by(fn, self._state):
             # What ``share_memory_`` has moved is still the tensor that calls change.
-            moved = {name for name, one in changed.items() if storage(one) == storage(self._state[name])}
+            moved = {name for name, one in changed.items() if storage_id(one) == storage_id(self._state[name])}
             self._refit_partially({name: one for name, one in changed.items() if name not in moved})
         return self
 

@@ -19,8 +19,8 @@ from trtcache.lowering.arguments import CONTAINERS, children, configuration, con
 from trtcache.runtime.argument_order import ArgumentOrder, difference
 from trtcache.runtime.checks import ExactKey, bind_sizes, check_outputs, evaluate_size, exact_keys, values_by_key
 from trtcache.runtime.inputs import InputCheck, Memory, has_layout, to_layout, with_strides
-from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, places, separate_memory, storage, storages
-from trtcache.weights.slots import EngineWeights, dtype_name
+from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, places, separate_memory
+from trtcache.weights.slots import EngineWeights, dtype_name, storage_id
 
 if TYPE_CHECKING:
     import inspect
@@ -283,11 +283,11 @@ class ModuleCall:
         """
         engine = self.swap.engine
         if engine is not self._stored_for:
-            now = storages((*self._executable.constants.values(), *self.swap.weights.values()))
+            now = set(map(storage_id, (*self._executable.constants.values(), *self.swap.weights.values())))
             # A refit may have come between: then they are of the last engine.
             self._stored, self._stored_last, self._stored_for = now | self._stored_last, now, engine
         stored = self._stored
-        return [one.clone() if storage(one) in stored else one for one in outputs] if stored else outputs
+        return [one.clone() if storage_id(one) in stored else one for one in outputs] if stored else outputs
 
     def _refuse_shared_memory(self, leaves: Sequence[Any]) -> None:
         """Refuse an input that shares memory with a weight if a call changes either: it reads before it writes."""

@@ -141,17 +141,6 @@ def places(tensors: Iterable[torch.Tensor]) -> set[int]:
     return {one.untyped_storage().data_ptr() for one in tensors if one.numel()}
 
 
-def storage(tensor: torch.Tensor) -> int:
-    """Return the identity of a tensor's storage, which stays the same if its memory moves."""
-    identity: int = tensor.untyped_storage()._cdata
-    return identity
-
-
-def storages(tensors: Iterable[torch.Tensor]) -> set[int]:
-    """Return the identities of the tensors' storages."""
-    return {storage(one) for one in tensors}
-
-
 def separate_memory(outputs: Sequence[torch.Tensor], seen: set[int]) -> list[torch.Tensor]:
     """Return outputs that each own their memory, as the schema promises.
 

@@ -501,6 +501,12 @@ def is_aligned(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu" or tensor.data_ptr() % ALIGNED_BYTES == 0
 
 
+def storage_id(tensor: torch.Tensor) -> int:
+    """Return the identity of a tensor's storage, which views share, and which stays the same if its memory moves."""
+    identity: int = tensor.untyped_storage()._cdata
+    return identity
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     """Return ``float32`` for ``torch.float32``."""
     return str(dtype).removeprefix("torch.")

@@ -23,10 +23,10 @@ from torch._functorch import predispatch
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError, InputError
 from trtcache.lowering.interface import evaluate
-from trtcache.lowering.rewriting import example_of, is_contiguous, is_static, storage_id
+from trtcache.lowering.rewriting import example_of, is_contiguous, is_static
 from trtcache.lowering.symbols import Symbols
 from trtcache.weights.arrays import can_overlap_itself, contiguous
-from trtcache.weights.slots import is_plain
+from trtcache.weights.slots import is_plain, storage_id
 
 if TYPE_CHECKING:
     import sympy

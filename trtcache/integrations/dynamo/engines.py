@@ -39,9 +39,9 @@ from trtcache.integrations.dynamo.calls import (
     regions,
     value_of,
 )
-from trtcache.lowering.rewriting import storage_id
 from trtcache.runtime.inputs import find_overlap
 from trtcache.weights.fingerprints import Snapshot
+from trtcache.weights.slots import storage_id
 
 if TYPE_CHECKING:
     from typing import TextIO
