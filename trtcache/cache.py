@@ -637,14 +637,7 @@ class Cache:
     def _put(self, store: DiskStore, entry: Entry) -> Entry:
         """Store a new entry and return it as stored; on failure count it and return the unstored entry."""
         try:
-            stored = store.put(
-                entry.key,
-                entry.contents,
-                kind=entry.kind,
-                name=entry.name,
-                build_s=entry.build_s,
-                provenance=entry.provenance,
-            )
+            stored = store.put_entry(entry)
         except (OSError, StoreError) as error:
             text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
             _logger.warning("entry %s was built but not stored in %s: %s", entry.key.digest[:16], store.root, text)

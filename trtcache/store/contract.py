@@ -362,15 +362,7 @@ class Store(ABC):
             OSError: it cannot be read or written.
             StoreError: it is damaged meanwhile, or ``target`` does not take it.
         """
-        copied = target.put(
-            entry.key,
-            entry.contents,
-            kind=entry.kind,
-            name=entry.name,
-            build_s=entry.build_s,
-            provenance=entry.provenance,
-        )
-        return copied.path
+        return target.put_entry(entry).path
 
     @abstractmethod
     def pins(self) -> frozenset[str]:

@@ -199,6 +199,17 @@ class DiskStore(StoredEntries, Store):
         load_s = time.perf_counter() - began_s
         return entry_of(file.header, stored, path=self.path(key.digest), outcome="built", load_s=load_s)
 
+    def put_entry(self, entry: Entry) -> Entry:
+        """Store an entry that was built, or that another kind of store has, as ``put`` does."""
+        return self.put(
+            entry.key,
+            entry.contents,
+            kind=entry.kind,
+            name=entry.name,
+            build_s=entry.build_s,
+            provenance=entry.provenance,
+        )
+
     def copy_to(self, entry: Entry, target: DiskStore) -> Path | None:
         """Copy the file of an entry to another store, byte for byte and with its signatures.
 
