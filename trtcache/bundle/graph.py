@@ -27,7 +27,7 @@ from trtcache.errors import ProgramFileError
 from trtcache.frontends.weight_files import register_tensor
 from trtcache.lowering import export_lock
 from trtcache.lowering.guard_checks import failed_guard
-from trtcache.lowering.interface import Interface, affine, evaluate
+from trtcache.lowering.interface import Interface, affine, evaluate, look_up
 from trtcache.partition.partitions import (
     ConstantWire,
     EnginePartition,
@@ -83,7 +83,7 @@ class TracedProgram:
             # A constant has the model's own name if it has one, and that is free.
             digest = self._interface.constants[list(executable.constants).index(name)]
             own = [one for one, content in executable.constant_contents.items() if content.digest == digest]
-            chosen = own[0] if own and not _is_taken(self.module, own[0]) else f"constant_{name}"
+            chosen = own[0] if own and look_up(self.module, own[0]) is None else f"constant_{name}"
             register_tensor(self.module, chosen, executable.constants[name], persistent=False)
             self.constants[name] = chosen
         for number, payload in payloads.items():
@@ -201,15 +201,6 @@ def signature_of(contents: ProgramContents) -> inspect.Signature:
 def payload_name(number: int) -> str:
     """Return the name of the constant that contains an engine."""
     return f"trtcache_engine_{number}"
-
-
-def _is_taken(root: torch.nn.Module, name: str) -> bool:
-    module: Any = root
-    for step in name.split("."):
-        module = getattr(module, step, None)
-        if module is None:
-            return False
-    return True
 
 
 def export_graph(

@@ -38,7 +38,7 @@ from trtcache.errors import (
     WeightMapError,
     WeightsFileError,
 )
-from trtcache.lowering.interface import Content, Interface, parse_sources
+from trtcache.lowering.interface import Content, Interface, look_up, parse_sources
 from trtcache.runtime.argument_order import UnknownContainerError, read_nodes, type_without_torch
 from trtcache.runtime.executable import in_order, parse_interface
 from trtcache.runtime.program import PlainSignature, Program, ProgramWeights, Renewed
@@ -310,8 +310,6 @@ def _content_of(array: HostArray, library: LibTorch) -> Content:
 
 
 def _attribute(module: object, name: str) -> Any:
-    value: Any = module
-    for part in name.split("."):
-        value = getattr(value, part, None)
+    value = look_up(module, name)
     torch = sys.modules["torch"]
     return value if isinstance(value, torch.Tensor) else None

@@ -234,6 +234,14 @@ def parse_sources(written: Mapping[str, Any]) -> dict[str, Content]:
     }
 
 
+def look_up(module: object, name: str) -> Any:
+    """Return what a module or a part of it has under a name with dots; None if it has nothing."""
+    found = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
 def make_contiguous(tensor: torch.Tensor) -> torch.Tensor:
     """Return the tensor's values, contiguous and without lazy conjugation; itself if it is already.
 

@@ -22,7 +22,7 @@ from torch.nn.parameter import is_lazy
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
 from trtcache.frontends.weight_files import read_weights
-from trtcache.lowering.interface import Content
+from trtcache.lowering.interface import Content, look_up
 from trtcache.lowering.python_objects import attributes_of, elements_of, is_kind, slots_of
 from trtcache.weights.recipes import WeightRef
 from trtcache.weights.slots import EngineWeight, Slot, dtype_name, is_fake
@@ -331,7 +331,7 @@ class WeightSource:
         module, is_file = None, isinstance(weights, (str, os.PathLike))
         if isinstance(weights, torch.nn.Module):
             module = weights
-            _check_constants(constants, lambda name: _attribute(module, name))
+            _check_constants(constants, lambda name: look_up(module, name))
             if held is not None:
                 held.check(module)
             else:
@@ -371,7 +371,7 @@ def _check_unnamed_constants(constants: Mapping[str, Content], module: torch.nn.
     Raises:
         RefitError: the module has other tensors of such a shape, or the program has two such constants.
     """
-    unnamed = {name: one for name, one in constants.items() if not isinstance(_attribute(module, name), torch.Tensor)}
+    unnamed = {name: one for name, one in constants.items() if not isinstance(look_up(module, name), torch.Tensor)}
     if not unnamed:
         return
 
@@ -382,10 +382,3 @@ def _check_unnamed_constants(constants: Mapping[str, Content], module: torch.nn.
     changed = [f"{name} ({why})" for name, one in unnamed.items() if in_shape.get(one.shape, {one}) != {one}]
     if changed:
         raise RefitError(mismatched=tuple(changed))
-
-
-def _attribute(module: torch.nn.Module | None, name: str) -> object:
-    value: object = module
-    for part in name.split("."):
-        value = getattr(value, part, None)
-    return value

@@ -11,7 +11,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.lowering.interface import make_contiguous
+from trtcache.lowering.interface import look_up, make_contiguous
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewrites.sizes import SizeNodes
 from trtcache.lowering.rewriting import (
@@ -215,7 +215,7 @@ class Attributes(Pass):
         modified = False
         for node in graph_module.graph.find_nodes(op="get_attr"):
             if "." in str(node.target):
-                value = _look_up(graph_module, str(node.target))
+                value = look_up(graph_module, str(node.target))
                 if isinstance(value, torch.Tensor):
                     node.replace_all_uses_with(new_constant(graph_module, value, before=node))
                     graph_module.graph.erase_node(node)
@@ -228,16 +228,9 @@ class Attributes(Pass):
         for node in (*graph.find_nodes(op="call_module"), *graph.find_nodes(op="call_method")):
             return f"{node.name} calls {node.target}; the graph must be one of operators"
         for node in graph.find_nodes(op="get_attr"):
-            if isinstance(_look_up(graph_module, str(node.target)), torch.nn.Parameter):
+            if isinstance(look_up(graph_module, str(node.target)), torch.nn.Parameter):
                 return f"{node.name} reads the parameter {node.target}; weights must be inputs"
         return None
-
-
-def _look_up(graph_module: fx.GraphModule, path: str) -> object:
-    found: object = graph_module
-    for name in path.split("."):
-        found = getattr(found, name, None)
-    return found
 
 
 _UNKNOWN = object()
