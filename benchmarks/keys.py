@@ -16,7 +16,8 @@ from torch.utils import _pytree as pytree
 from benchmarks.report import Promise, median, promised, seconds, span, table
 from benchmarks.timing import Samples, per_call_s
 from trtcache.keys.graph_digest import graph_records
-from trtcache.lowering.marked_graph import MarkedGraph, Role
+from trtcache.lowering.interface import Result
+from trtcache.lowering.marked_graph import MarkedGraph
 from trtcache.lowering.program import LoweredProgram, finish
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def build(size: int, *, is_dynamic: bool) -> MarkedGraph:
     for name, node in nodes.items():
         node.meta |= {"val": values[name], **({"weight": name} if name in names else {"input": 0})}
     last = _layers(module.graph, nodes, size)
-    module.graph.output((last,)).meta["roles"] = (Role("result"),)
+    module.graph.output((last,)).meta["roles"] = (Result("result"),)
     return MarkedGraph(module, {"w": torch.empty(width, width), "b": torch.empty(width)}, {}, {})
 
 
