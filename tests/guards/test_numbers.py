@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import trtcache
 from tests.guards.cases import Calls, answers, outcomes
 from trtcache.integrations import torch_compile
 from trtcache.lowering import lower
+from trtcache.testing.interpreter import _GRAPHS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -245,6 +247,118 @@ def test_values_for_a_boolean_index_are_counted(name: str, interpreter: str, tmp
     assert outcomes(module, function, calls, refused=Exception)["right"] == sum(answers(function, one) for one in calls)
 
 
+TABLE = torch.arange(1.0, 25).reshape(4, 6)
+
+
+def _changed(n: Tensor) -> Tensor:
+    table = TABLE.clone()
+    table[: n.item()] *= TABLE
+    return table
+
+
+def _nested_slices(n: Tensor, m: Tensor) -> Tensor:
+    part = TABLE[: n.item()]
+    return part[: m.item()] * part
+
+
+def _equal_slices(n: Tensor, m: Tensor) -> Tensor:
+    first, second = TABLE[: n.item()], TABLE[: m.item()]
+    check(first.shape[0] == second.shape[0])
+    return first.sum() * second.sum()
+
+
+def _unused(n: Tensor) -> Tensor:
+    _ = TABLE[: n.item()] + TABLE
+    return TABLE * n
+
+
+WIDE = torch.arange(80.0).reshape(2, 8, 5)
+SLICES: dict[str, Callable[..., Any]] = {
+    "multiplied": lambda n: TABLE[: n.item()] * TABLE,
+    "from a number": lambda n: TABLE[n.item() - 4 :] + TABLE,
+    "the last": lambda n: TABLE[-n.item() :] * TABLE,
+    "columns": lambda n: TABLE[:, : n.item() + 2] * TABLE,
+    "of both dimensions": lambda n: TABLE[: n.item(), : n.item() + 2] * TABLE,
+    "arithmetic": lambda n: TABLE[: n.item() * 2 - 4] * TABLE,
+    "selected": lambda n: torch.where(TABLE > 3, TABLE[: n.item()], TABLE),
+    "expanded": lambda n: TABLE[: n.item()].expand(4, 6) * 2,
+    "copied": lambda n: torch.zeros(4, 6).copy_(TABLE[: n.item()]),
+    "changed in place": _changed,
+    "concatenated": lambda n: torch.cat([TABLE[: n.item()], TABLE], 1),
+    "stacked": lambda n: torch.stack([TABLE[: n.item()], TABLE]),
+    "a matrix": lambda n: TABLE.t() @ TABLE[: n.item()],
+    "a batch of matrices": lambda n: torch.bmm(TABLE.t()[None], TABLE[None, : n.item()]),
+    "a layer": lambda n: torch.nn.functional.linear(TABLE[:, : n.item() + 2], TABLE),
+    "normalized": lambda n: torch.nn.functional.layer_norm(TABLE[:, : n.item() + 2], (6,)),
+    "a loss": lambda n: torch.nn.functional.cross_entropy(TABLE, torch.arange(4)[: n.item()]),
+    "attention": lambda n: torch.nn.functional.scaled_dot_product_attention(
+        WIDE[:, :4], WIDE[:, : n.item()], WIDE[:, :4]
+    ),
+    "a cache": lambda n: WIDE[:, :3] @ WIDE[:, : n.item() + 4].transpose(-1, -2) + torch.zeros(8),
+    "behind a softmax": lambda n: TABLE[: n.item()].softmax(0) + TABLE,
+    "behind a flip": lambda n: TABLE[: n.item()].flip(0) * TABLE,
+    "reshaped": lambda n: TABLE[: n.item()].reshape(4, 3, 2) * 2,
+    "of a slice": _nested_slices,
+    "of another number": lambda n, m: TABLE[: n.item()] * TABLE[: m.item()],
+    "checked": _equal_slices,
+    "unused": _unused,
+}
+
+
+@pytest.mark.parametrize("is_exported", [False, True], ids=["model", "program"])
+@pytest.mark.parametrize("name", SLICES)
+def test_a_slice_that_the_example_needs_whole_is_checked(
+    name: str, is_exported: bool, interpreter: str, tmp_path: Path
+) -> None:
+    """An engine answers where the exported program does: for other numbers the slice is not the whole tensor."""
+    function = SLICES[name]
+    program = _exported(function)
+    model, example = (program, ()) if is_exported else (Calls(function), _two_tensors(function))
+    compiled = trtcache.compile(model, example, backend=interpreter, cache=tmp_path)
+    found = outcomes(compiled, function, _calls(function), refused=Exception)
+    assert found["right"] >= sum(answers(program.module(), args) for args in _calls(function))
+    assert found["refused"]
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_the_size_of_such_a_slice_is_asserted(name: str, interpreter: str, tmp_path: Path) -> None:
+    """The assertions alone raise: compiled code reads tensors by the sizes of the example, and checks no others."""
+    function = SLICES[name]
+    program = _exported(function)
+    trtcache.compile(program, backend=interpreter, cache=tmp_path)
+    graph_module = copy.deepcopy(_GRAPHS[-1][0])
+    graph_module.graph.output_node().args = ((),)
+    graph_module.graph.eliminate_dead_code()
+    graph_module.recompile()
+    for numbers in _calls(function):
+        assert answers(graph_module, numbers) is answers(program.module(), numbers), numbers
+
+
+def _exported(function: Callable[..., Any]) -> torch.export.ExportedProgram:
+    return torch.export.export(Calls(function), _two_tensors(function), strict=False)
+
+
+def _two_tensors(function: Callable[..., Any]) -> tuple[Tensor, ...]:
+    return tuple(one.clone() for one in _example(function))  # torch.export takes one that is given twice for one
+
+
+@pytest.mark.parametrize("rows", [1, 4, 6])
+def test_a_slice_as_long_as_a_varying_size_is_checked(rows: int, interpreter: str, tmp_path: Path) -> None:
+    """So is a slice that must be as long as an input is at each call."""
+    model = Calls(lambda x, n: x[: n.item()] * x)
+    options: dict[str, Any] = {"dynamic_shapes": (({0: torch.export.Dim.AUTO}, None),), "cache": tmp_path}
+    compiled = trtcache.compile(model, (TABLE, torch.tensor(4)), backend=interpreter, **options)
+    calls = [(torch.rand(rows, 6), torch.tensor(number)) for number in NUMBERS]
+    found = outcomes(compiled, model, calls, refused=Exception)
+    assert rows == 1 or found["right"] == sum(number >= rows for number in NUMBERS)
+
+
+def test_what_keeps_the_size_of_a_slice_is_removed() -> None:
+    """An ``expand`` to the sizes that a slice has anyway."""
+    program = lower(Calls(lambda x, n: x[: n.item()].expand(-1, 6) * 2), (TABLE, torch.tensor(4)))
+    assert torch.ops.aten.expand.default not in {node.target for node in program.order}
+
+
 def _many(n: Tensor, m: Tensor) -> tuple[Tensor, ...]:
     number, other = read(n), read(m)
     check(number != 2)
@@ -262,4 +376,17 @@ def test_an_engine_of_aot_inductor_asserts(engines: Path) -> None:
     eager = program.module()
     found = outcomes(compiled, eager, _calls(_many), refused=Exception)
     assert found["right"] == sum(answers(eager, args) for args in _calls(_many))
+    assert found["refused"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["multiplied", "the last", "columns", "a cache", "of a slice"])
+def test_an_engine_of_aot_inductor_asserts_the_size_of_a_slice(name: str, engines: Path) -> None:
+    """Inductor keeps a slice that the example needs whole, and its assertion."""
+    function = SLICES[name]
+    program = _exported(function)
+    compiled = trtcache.compile(program, cache=engines)
+    eager = program.module()
+    found = outcomes(compiled, function, _calls(function), refused=Exception)
+    assert found["right"] == sum(answers(eager, args) for args in _calls(function))
     assert found["refused"]

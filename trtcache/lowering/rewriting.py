@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import sympy
 import torch
 from torch import fx
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.weights.recipes import Recipe, WeightRef
@@ -53,8 +54,24 @@ def expression(size: Any) -> Any:
 def same_sizes(left: Sequence[Any], right: Sequence[Any]) -> bool:
     """Return whether two shapes, or two lists of strides, are equal for all values of their symbols."""
     return len(left) == len(right) and all(
-        one is other or expression(one) == expression(other) for one, other in zip(left, right, strict=True)
+        one is other or _is_same_size(one, other) for one, other in zip(left, right, strict=True)
     )
+
+
+def _is_same_size(one: Any, other: Any) -> bool:
+    """Return whether two sizes are equal, and not only because a data-dependent one is asserted to equal the other.
+
+    torch replaces the size of ``x[: n.item()]`` by that of ``x`` if an operator needs them to be equal. The assertion
+    reads the size of the slice: without the slice it would compare the size of ``x`` with itself.
+    """
+    own = [size.node._expr if isinstance(size, torch.SymInt) else size for size in (one, other)]
+    return own[0] == own[1] or (expression(one) == expression(other) and not any(map(is_data_dependent, own)))
+
+
+def is_data_dependent(number: Any) -> bool:
+    """Return whether a sympy expression has the symbol of a number that is read from a tensor."""
+    symbols = getattr(number, "free_symbols", ())
+    return any(symbol_is_type(one, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)) for one in symbols)
 
 
 def same_shape(left: torch.Tensor, right: torch.Tensor) -> bool:

@@ -12,11 +12,10 @@ import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy import functions
-from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import expression, is_number, replace
+from trtcache.lowering.rewriting import expression, is_data_dependent, is_number, replace
 
 aten = torch.ops.aten
 
@@ -139,8 +138,7 @@ def is_read_from_data(node: fx.Node) -> bool:
     value = node.meta.get("val")
     if not isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
         return False
-    symbols = getattr(value.node._expr, "free_symbols", ())
-    return any(symbol_is_type(one, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)) for one in symbols)
+    return is_data_dependent(value.node._expr)
 
 
 class SizeNodes:
