@@ -97,3 +97,38 @@ def test_they_stay_in_torch(interpreter: str, tmp_path: Path) -> None:
     torch.testing.assert_close(*drawn)
     with pytest.raises(PartitionError, match="random numbers"):
         trtcache.compile(model, (X,), backend=interpreter, cache=tmp_path, settings={"require_full_compilation": True})
+
+
+FORMAT = torch.channels_last
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a sum": lambda x: x.t().contiguous().t() + x,
+    "behind operators": lambda x: torch.relu(x.t().contiguous().t() + x) * 2 - x.t().clone().t(),
+    "a copy": lambda x: x.t().contiguous().t() * 2,
+    "a product": lambda x: (x @ x.t()).t().contiguous().t() * 2,
+    "a format": lambda x: x.view(1, 2, 1, 6).expand(2, 2, 3, 6).contiguous(memory_format=FORMAT) + 1,
+    "a change of a dtype": lambda x: x.t().half().contiguous().t().float(),
+    "a concatenation": lambda x: torch.cat([x.t().contiguous().t() + x, x.t().contiguous().t()], 1) + 1,
+}
+DRAWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "dropout": lambda x: torch.nn.functional.dropout(x, 0.5, True),
+    "rand_like": lambda x: torch.rand_like(x) + x,
+    "bernoulli": lambda x: torch.bernoulli(torch.sigmoid(x)),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_draws_fill_memory_in_the_layout_of_the_model(name: str, draw: str, interpreter: str, tmp_path: Path) -> None:
+    """The same numbers in another order would be others: a copy that changes only the layout stays before a draw."""
+    model = models.Calls(lambda _, x: DRAWS[draw](LAYOUTS[name](x)))
+    module, found = trtcache.compile(model, (X,), backend=interpreter, cache=tmp_path), []
+    for one in (model, module):
+        torch.manual_seed(2)
+        found.append(one(X))
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+def test_a_copy_before_a_draw_that_keeps_the_layout_is_removed() -> None:
+    """It changes no number."""
+    program = trtcache.lower(models.Calls(lambda _, x: torch.rand_like((x * 2).clone()) + x), (X,))
+    assert torch.ops.aten.clone.default not in {node.target for node in program.order}

@@ -258,12 +258,18 @@ def contiguous_arguments(node: fx.Node) -> list[int]:
 def feed_stride_readers(graph: fx.Graph, readers: Collection[object] = ()) -> set[fx.Node]:
     """Return the nodes that stride readers get, directly or through other nodes: their layouts must not change.
 
+    An operator that draws random numbers is one: it draws them in the order of memory.
+
     Args:
         graph: the graph.
         readers: the operators to consider; by default all whose result may depend on the layout of an argument.
     """
     calls = (node for node in graph.nodes if node.op == "call_function")
-    pending = [node for node in calls if (operator_of(node) in readers if readers else reads_strides(node))]
+    pending = [
+        node
+        for node in calls
+        if (operator_of(node) in readers if readers else reads_strides(node) or draws_random_numbers(node))
+    ]
     found: set[fx.Node] = set()
     while pending:
         inputs = set(pending.pop().all_input_nodes) - found
