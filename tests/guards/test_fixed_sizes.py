@@ -14,6 +14,7 @@ from torch import nn
 from torch.export import Dim
 
 from tests.direct.stored import install_stored
+from tests.guards.cases import Calls
 from trtcache.errors import ExportError, GuardError, InputError
 from trtcache_cli.build import _document
 
@@ -249,3 +250,78 @@ def test_texts_of_torchs_own_and_of_other_threads_fix_no_size(
     module = compiled(Asks(), (X,), dynamic_shapes=({0: AUTO},))
     assert not module.report.fixed_sizes
     assert "3" not in texts
+
+
+ROUNDS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "a multiple": lambda x: round(x.shape[0] * 7, -1),
+    "a sum": lambda x: round(x.shape[0] + 14, -1),
+    "a quotient": lambda x: round(x.numel() * 10 // 3, -2),
+    "by name": lambda x: round(x.shape[0] * 7, ndigits=-1),
+    "by method": lambda x: (x.shape[0] * 7).__round__(-1),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_a_size_rounded_to_tens_becomes_constant(compiled: Callable[..., trtcache.CompiledModule], name: str) -> None:
+    """``SymInt.__round__`` ignores the number of digits (torch 2.13)."""
+    model = Calls(lambda x: x * ROUNDS[name](x))
+    shapes: Any = (({0: AUTO},),)
+    module = compiled(model, (torch.ones(3, 8),), dynamic_shapes=shapes, on_guard="error")
+    torch.testing.assert_close(module(torch.ones(3, 8)), model(torch.ones(3, 8)))
+    if name == "a quotient":  # which torch does not solve for the size
+        assert len(module.guards) == 1
+    else:
+        assert [(one.dimension, one.size) for one in module.report.fixed_sizes] == [(0, 3)]
+    for rows in (2, 4, 5):
+        with pytest.raises((InputError, GuardError)):
+            module(torch.ones(rows, 8))
+    with pytest.raises(ExportError):
+        compiled(model, (torch.ones(3, 8),), dynamic_shapes=(({0: Dim("rows")},),))
+
+
+def test_a_number_rounded_to_tens_is_refused(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """One that is read from a tensor has no value while the model is exported."""
+    with pytest.raises(ExportError, match=r"round"):
+        compiled(Calls(lambda x: x * round(x[0, 0].int().item(), -1)), (torch.ones(3, 8),))
+
+
+@pytest.mark.parametrize("digits", [(), (0,), (2,)])
+def test_a_size_rounded_to_no_digit_varies(
+    compiled: Callable[..., trtcache.CompiledModule], digits: tuple[int, ...]
+) -> None:
+    """It is the size itself."""
+    model = Calls(lambda x: x * round(x.shape[0] * 7, *digits))
+    module = compiled(model, (torch.ones(3, 8),), dynamic_shapes=(({0: AUTO},),))
+    for rows in (2, 3, 7):
+        torch.testing.assert_close(module(torch.ones(rows, 8)), model(torch.ones(rows, 8)))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * round(x[0, 0].item() * 0.55, 1),
+        lambda x: x * round(x.shape[0] * 0.55, 1),
+        lambda x: x * round(x.shape[0] / 7, -1),
+        lambda x: x + round(x[0, 0].item(), ndigits=2),
+    ],
+)
+@pytest.mark.parametrize("is_exported", [False, True])
+def test_a_float_rounded_to_digits_is_refused(
+    compiled: Callable[..., trtcache.CompiledModule], function: Callable[..., Any], is_exported: bool
+) -> None:
+    """Python rounds by the decimal expansion of a float, and C++ by its product with a power of ten."""
+    model, x, shapes = Calls(function), torch.ones(3, 8), (({0: AUTO},),)
+    program = torch.export.export(model, (x,), dynamic_shapes=shapes, strict=False)
+    with pytest.raises(ExportError, match="round"):
+        _ = compiled(program) if is_exported else compiled(model, (x,), dynamic_shapes=shapes)
+
+
+@pytest.mark.parametrize("digits", [(), (0,), (None,)])
+def test_a_float_rounded_to_no_digit_is_allowed(
+    compiled: Callable[..., trtcache.CompiledModule], digits: tuple[Any, ...]
+) -> None:
+    """The nearest integer, and the even one of two, is the same everywhere."""
+    model = Calls(lambda x: x * round(x.shape[0] * 0.5, *digits))
+    module = compiled(model, (torch.ones(3, 8),), dynamic_shapes=(({0: AUTO},),))
+    for rows in (2, 3, 5, 7):
+        torch.testing.assert_close(module(torch.ones(rows, 8)), model(torch.ones(rows, 8)))
