@@ -127,7 +127,7 @@ def _trace(
             quiet(),
             whole_ranges() if is_whole else nullcontext(),
             lstm_states_in_shape(),
-            _preserved_hooks(),
+            preserved_hooks(),
             record_decisions() as decisions,
             record_assignments(model) as assigned,
             reject_unrecorded(label, decisions),
@@ -315,7 +315,7 @@ def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 @contextmanager
-def _preserved_hooks() -> Iterator[None]:
+def preserved_hooks() -> Iterator[None]:
     """Remove the hook on the buffers of all modules that a failed ``torch.export`` leaves (torch 2.11)."""
     hooks: dict[int, Any] = torch.nn.modules.module._global_buffer_registration_hooks
     before = set(hooks)
