@@ -316,3 +316,27 @@ def test_a_program_without_torch_takes_the_same_forms(interpreter: str, engines:
         except InputError:
             continue
         assert torch.equal(module(*args, **kwargs), model(*args, **kwargs))
+
+
+class Graded(nn.Module):
+    """A model that computes without gradients."""
+
+    @torch.no_grad()
+    def forward(self, x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+        return x * scale
+
+
+class Traced(nn.Module):
+    """A model whose graph can be traced."""
+
+    def forward(self, x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+        return x * scale
+
+
+def test_torchs_own_wrappers_pass_arguments_on() -> None:
+    """``torch.no_grad`` as a decorator, and the call of a ``GraphModule``."""
+    assert [*signature_of_call(Graded()).parameters] == ["x", "scale"]
+    assert [*signature_of_call(torch.fx.symbolic_trace(Traced())).parameters] == ["x", "scale"]
+    hooked = Graded()
+    hooked.register_forward_pre_hook(lambda _, args: None)
+    assert str(signature_of_call(hooked)) == "(*args, **kwargs)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+import types
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -159,10 +160,16 @@ def signature_of_call(model: torch.nn.Module) -> inspect.Signature:
     """
     with TORCH_LOCK:  # another thread that exports the model has hooks in it
         of_model, of_all = model._forward_hooks or model._forward_pre_hooks, hooks._global_forward_hooks
-        function = getattr(model.forward, "__func__", model.forward)
+        function: Any = getattr(model.forward, "__func__", model.forward)
+        while getattr(function, "__code__", None) is _DECORATED:  # of ``torch.no_grad``, which passes all on
+            function = function.__wrapped__
+        graph_call: Any = (
+            getattr(type(model), "_wrapped_call", None) if isinstance(model, torch.fx.GraphModule) else None
+        )
+        is_graph = graph_call is not None and graph_call.cls_call is None
         is_plain = (
             not (of_model or of_all or hooks._global_forward_pre_hooks)
-            and type(model).__call__ is torch.nn.Module._wrapped_call_impl
+            and (is_graph or type(model).__call__ is torch.nn.Module._wrapped_call_impl)
             and type(model)._call_impl is torch.nn.Module._call_impl
             and vars(model).keys().isdisjoint(_CALLED)
             and model._compiled_call_impl is None
@@ -170,11 +177,13 @@ def signature_of_call(model: torch.nn.Module) -> inspect.Signature:
             and vars(function).keys().isdisjoint(_OTHER_SIGNATURES)
         )
         if is_plain:
-            return inspect.signature(model.forward, follow_wrapped=False)
+            bound = function if inspect.isfunction(model.forward) else types.MethodType(function, model)
+            return inspect.signature(bound, follow_wrapped=False)
     kinds = {"args": inspect.Parameter.VAR_POSITIONAL, "kwargs": inspect.Parameter.VAR_KEYWORD}
     return inspect.Signature([inspect.Parameter(name, kind) for name, kind in kinds.items()])
 
 
+_DECORATED = torch.no_grad()(lambda: None).__code__
 _CALLED = frozenset({"_wrapped_call_impl", "_call_impl"})
 _OTHER_SIGNATURES = frozenset({"__signature__", "__partialmethod__", "_partialmethod"})
 """Attributes of a function that ``inspect`` reads its signature from in place of its code."""

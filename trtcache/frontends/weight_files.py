@@ -83,7 +83,10 @@ def tensor_at(described: Mapping[str, Any], content: memoryview) -> torch.Tensor
         ValueError: its bytes are not within ``content``.
     """
     begin, end = described["data_offsets"]
-    return flat(content[begin:end], DTYPES[described["dtype"]]).reshape(described["shape"])
+    dtype, shape = DTYPES[described["dtype"]], described["shape"]
+    if end - begin != math.prod(shape) * dtype.itemsize or not 0 <= begin <= end <= len(content):
+        raise ValueError(f"a tensor of {dtype} and shape {shape} does not have {end - begin} bytes")
+    return flat(content[begin:end], dtype).reshape(shape)
 
 
 def _archive(path: Path) -> dict[str, torch.Tensor]:

@@ -210,6 +210,9 @@ class TraceWriter:
 
     def _write_any(self, value: Any) -> Json:
         """Write an argument of a function: its class if it has no description."""
+        for kind in (int, float):
+            if isinstance(value, kind) and not isinstance(value, bool):
+                value = kind(value)  # operators get a number of a derived class, such as NumPy's float64, so, too
         try:
             return self.write(value)
         except NotComparableError:
