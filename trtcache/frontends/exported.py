@@ -156,21 +156,21 @@ def signature_of_call(model: torch.nn.Module) -> inspect.Signature:
 
     A plain function cannot tell how a call passes its arguments: Python binds them to its parameters, and those that
     are left out to its defaults. What stands between the call and ``forward`` can: a ``__call__`` of the class, or a
-    hook. Then the signature is ``(*args, **kwargs)``. A wrapper has its own one, not that of ``__wrapped__``.
+    hook. Then the signature is ``(*args, **kwargs)``. A wrapper has its own one, not that of ``__wrapped__``; but those
+    of torch's decorators, such as ``torch.no_grad``, and the ``__call__`` of a ``GraphModule`` pass on what they get.
     """
     with TORCH_LOCK:  # another thread that exports the model has hooks in it
         of_model, of_all = model._forward_hooks or model._forward_pre_hooks, hooks._global_forward_hooks
         function: Any = getattr(model.forward, "__func__", model.forward)
-        while getattr(function, "__code__", None) is _DECORATED:  # of ``torch.no_grad``, which passes all on
+        while getattr(function, "__code__", None) is _DECORATED:
             function = function.__wrapped__
-        graph_call: Any = (
-            getattr(type(model), "_wrapped_call", None) if isinstance(model, torch.fx.GraphModule) else None
-        )
-        is_graph = graph_call is not None and graph_call.cls_call is None
+        kind: Any = type(model)
+        is_graph = issubclass(kind, torch.fx.GraphModule) and getattr(kind, "_wrapped_call", None) is not None
+        is_graph = is_graph and kind._wrapped_call.cls_call is None
         is_plain = (
             not (of_model or of_all or hooks._global_forward_pre_hooks)
-            and (is_graph or type(model).__call__ is torch.nn.Module._wrapped_call_impl)
-            and type(model)._call_impl is torch.nn.Module._call_impl
+            and (is_graph or kind.__call__ is torch.nn.Module._wrapped_call_impl)
+            and kind._call_impl is torch.nn.Module._call_impl
             and vars(model).keys().isdisjoint(_CALLED)
             and model._compiled_call_impl is None
             and inspect.isfunction(function)
@@ -184,6 +184,7 @@ def signature_of_call(model: torch.nn.Module) -> inspect.Signature:
 
 
 _DECORATED = torch.no_grad()(lambda: None).__code__
+"""The code of functions that torch's context managers decorate."""
 _CALLED = frozenset({"_wrapped_call_impl", "_call_impl"})
 _OTHER_SIGNATURES = frozenset({"__signature__", "__partialmethod__", "_partialmethod"})
 """Attributes of a function that ``inspect`` reads its signature from in place of its code."""

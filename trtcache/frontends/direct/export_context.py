@@ -38,9 +38,10 @@ from trtcache.lowering import patch_attributes
 
 TORCH_FOLDER = f"{torch.__path__[0]}/"
 OUR_FOLDER = f"{Path(__file__).parents[2]}/"
-NoteFunction = Callable[[Any, Any, Mapping[str, Any], Any], None]
 OWN_FOLDERS = (TORCH_FOLDER, OUR_FOLDER)
 """Where the code of torch and of trtcache is."""
+NoteFunction = Callable[[Any, Any, Mapping[str, Any], Any], None]
+"""Called with a function of torch, its arguments, keyword arguments and result."""
 
 _DROPOUT = torch.nn.functional.dropout
 _NEVER_THE_SAME = frozenset({torch.Tensor.contiguous, _DROPOUT, torch.dropout})

@@ -195,10 +195,7 @@ class TraceWriter:
         ``view`` and ``reshape``, or ``contiguous`` and nothing, can be the same operators for the example arguments. A
         program has different guards with them: for calls in which they are not the same.
         """
-        kind = type(result)
-        if kind in _WITHOUT_TENSORS:
-            return
-        if not (kind is FakeTensor or result is None or has_tensors(result)):
+        if not _can_be_node(result):
             return
         written: list[Json] = [_name_of_function(function), len(args)]
         for values in (args, [*chain.from_iterable(kwargs.items())]) if kwargs else (args,):
@@ -253,9 +250,12 @@ class TraceWriter:
         return ["new", number, str(result.dtype), *sizes, offset, str(result.device), base]
 
 
-def has_tensors(value: Any) -> bool:
-    """Return whether there is a tensor in a value."""
-    return isinstance(value, torch.Tensor) or any(isinstance(one, torch.Tensor) for one in pytree.tree_leaves(value))
+def _can_be_node(result: Any) -> bool:
+    """Return whether a program can have a call with this result: there is a tensor in it, or it is None."""
+    kind = type(result)
+    if kind is FakeTensor or result is None or kind in _WITHOUT_TENSORS:  # most are
+        return kind not in _WITHOUT_TENSORS
+    return any(isinstance(one, torch.Tensor) for one in pytree.tree_leaves(result))
 
 
 _names: dict[Any, str] = {}  # of functions of C, which torch has few of
